@@ -1,0 +1,1 @@
+"""KV caches in the batch: one kind a file, one registry."""

@@ -1,0 +1,1 @@
+"""engine-ctl: the user's hand on the engine and its frontends."""

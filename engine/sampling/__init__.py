@@ -1,0 +1,1 @@
+"""From logits to tokens: one graph for all rows of a batch."""

@@ -1,0 +1,1 @@
+"""The frontend process: HTTP, text and streaming; stateless, and without MLX."""

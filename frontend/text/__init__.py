@@ -1,0 +1,1 @@
+"""Between tokens and text: tokenizer, chat template, detokenising and the one text machine."""

@@ -1,0 +1,1 @@
+"""The wire between the engine and its clients: messages, codec, endpoints; imports neither side."""

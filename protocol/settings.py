@@ -1,0 +1,71 @@
+"""Settings as frozen structs whose fields are the command-line options; no environment, no globals."""
+
+import argparse
+import types
+import typing
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from protocol.errors import ErrorCode, ProtocolError
+
+Settings = TypeVar("Settings", bound=msgspec.Struct)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ProtocolError(ErrorCode.BAD_SETTING, f"{self.prog}: {message}")
+
+
+def parse_settings(settings_type: type[Settings], arguments: list[str], program: str) -> Settings:
+    """One option per field: `max_rows` is `--max-rows`. A bool takes no value, a tuple may be repeated.
+
+    A field's help and aliases come from its `Meta(description=…, extra={"aliases": (…)})`.
+    Raises ProtocolError(BAD_SETTING) with the option, its value and what it takes.
+    """
+    parser = _Parser(prog=program, description=settings_type.__doc__, allow_abbrev=False)
+    fields = msgspec.structs.fields(settings_type)
+    hints = typing.get_type_hints(settings_type, include_extras=True)
+    for field in fields:
+        _add_option(parser, field, hints[field.name])
+    values = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None}
+    try:
+        return msgspec.convert(values, type=settings_type, strict=False)
+    except msgspec.ValidationError as error:
+        raise ProtocolError(ErrorCode.BAD_SETTING, f"{program}: {_option_in(str(error), values)}") from error
+
+
+def _add_option(parser: argparse.ArgumentParser, field: msgspec.structs.FieldInfo, hint: Any) -> None:
+    plain, metas = _unwrapped(hint)
+    description = next((meta.description for meta in metas if meta.description), "")
+    aliases = next((meta.extra["aliases"] for meta in metas if meta.extra and "aliases" in meta.extra), ())
+    names = [f"--{field.name.replace('_', '-')}", *aliases]
+    options: dict[str, Any] = {"dest": field.name, "default": None, "help": description.replace("%", "%%")}
+    if plain is bool:
+        options["action"] = "store_true"
+    elif typing.get_origin(plain) is tuple:
+        options["action"] = "append"
+    elif typing.get_origin(plain) is typing.Literal:
+        options["choices"] = typing.get_args(plain)
+    parser.add_argument(*names, required=field.required, **options)
+
+
+def _unwrapped(hint: Any) -> tuple[Any, list[msgspec.Meta]]:
+    """The plain type under Annotated and `| None`, with every Meta met on the way."""
+    metas: list[msgspec.Meta] = []
+    while True:
+        origin = typing.get_origin(hint)
+        if origin is typing.Annotated:
+            metas += [item for item in hint.__metadata__ if isinstance(item, msgspec.Meta)]
+            hint = hint.__origin__
+        elif origin in (typing.Union, types.UnionType):
+            hint = next(part for part in typing.get_args(hint) if part is not type(None))
+        else:
+            return hint, metas
+
+
+def _option_in(message: str, values: dict[str, Any]) -> str:
+    """msgspec names the field as `$.max_rows`; a user knows it as `--max-rows`, with its value."""
+    reason, _, where = message.partition(" - at `$.")
+    name = where.rstrip("`").partition("[")[0]
+    return f"--{name.replace('_', '-')} {values.get(name)!r}: {reason}" if where else message

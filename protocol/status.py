@@ -1,0 +1,96 @@
+"""What the engine pushes on the `status` socket, twice a second or more, also while it loads or is stuck."""
+
+from typing import Literal
+
+import msgspec
+
+from protocol.messages import Batching
+
+Phase = Literal["starting", "loading", "warming", "ready", "draining", "stopping", "failed"]
+
+
+class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Live rows by state."""
+
+    waiting: int = 0
+    prefilling: int = 0
+    decoding: int = 0
+
+
+class StepStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """count: steps since start; age_ms: since the running turn began, 0 when idle; last_ms: the last full step."""
+
+    count: int = 0
+    age_ms: float = 0.0
+    last_ms: float = 0.0
+
+
+class TokenStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Totals since start, and generated tokens per second over the last seconds."""
+
+    prompt_total: int = 0
+    generated_total: int = 0
+    generated_per_s: float = 0.0
+
+
+class MemoryStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes as the device allocator counts them; kv: live rows' caches."""
+
+    active_bytes: int = 0
+    cache_bytes: int = 0
+    peak_bytes: int = 0
+    weights_bytes: int = 0
+    kv_bytes: int = 0
+
+
+class Counters(msgspec.Struct, frozen=True, kw_only=True):
+    """Since start. submitted = finished + cancelled + failed + rejected + live rows."""
+
+    submitted: int = 0
+    finished: int = 0
+    cancelled: int = 0
+    failed: int = 0
+    rejected: int = 0
+    malformed_frames: int = 0
+    stale_messages: int = 0
+
+
+class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The served model."""
+
+    id: str
+    path: str
+    dtype: str = ""
+    device: str = ""
+    context_length: int = 0
+    max_rows: int = 0
+
+
+class FrontendStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A client that holds a lease. silent_s: since it was last heard."""
+
+    name: str
+    pid: int
+    listens: tuple[str, ...] = ()
+    rows: int = 0
+    silent_s: float = 0.0
+
+
+class EngineStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="status"):
+    """A whole picture; a reader needs no earlier one. phase_detail: one line, e.g. the last error."""
+
+    epoch: str
+    protocol_version: int
+    pid: int
+    phase: Phase
+    phase_detail: str = ""
+    uptime_s: float = 0.0
+    restarts: int = 0
+    model: ModelStatus | None = None
+    batching: Batching | None = None
+    rows: RowCounts = RowCounts()
+    step: StepStatus = StepStatus()
+    tokens: TokenStatus = TokenStatus()
+    memory: MemoryStatus = MemoryStatus()
+    counters: Counters = Counters()
+    frontends: tuple[FrontendStatus, ...] = ()

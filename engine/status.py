@@ -7,7 +7,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from protocol.messages import PROTOCOL_VERSION, Batching, Epoch
@@ -33,13 +33,13 @@ _MAX_SAMPLES: Final = 256
 class LoopSnapshot:
     """The loop's own numbers after one turn. steps: decode steps since start; totals: tokens since start."""
 
-    rows: RowCounts = RowCounts()
+    rows: RowCounts = field(default_factory=RowCounts)
     steps: int = 0
     last_step_ms: float = 0.0
     prompt_total: int = 0
     generated_total: int = 0
-    memory: MemoryStatus = MemoryStatus()
-    counters: Counters = Counters()
+    memory: MemoryStatus = field(default_factory=MemoryStatus)
+    counters: Counters = field(default_factory=Counters)
     frontends: tuple[FrontendStatus, ...] = ()
 
 

@@ -1,0 +1,85 @@
+"""One row's mailbox between the wire and the handler that serves it: one slot, into which news merge.
+
+Owns what a row has brought and was not yet taken; the session fills it, one handler empties it.
+"""
+
+import array
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.codec import unpack_ids
+from protocol.errors import ErrorCode
+from protocol.messages import Finish, RowDelta, Submit
+
+# A consumer this far behind has stopped reading: at 100 tokens a second it is 40 s late.
+MAX_PENDING_TOKENS: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFailure:
+    """Why a row ended without a Finish. retry_after_s: seconds after which trying again may help."""
+
+    code: ErrorCode
+    message: str
+    param: str | None = None
+    retry_after_s: float | None = None
+
+
+RowEnd = Finish | RowFailure
+
+
+@dataclass(frozen=True, slots=True)
+class RowNews:
+    """What a row gained since the last take. end: the one last thing of the row, None while it runs."""
+
+    ids: list[int]
+    end: RowEnd | None
+
+
+class RowMailbox:
+    """Token ids accumulate, the first end is latched; every put rings the bell, shared by a reply's rows."""
+
+    def __init__(self, submit: Submit, bell: asyncio.Event) -> None:
+        self.submit = submit
+        # What a replay on another engine must not generate again.
+        self.delivered_ids = array.array("I")
+        self._bell = bell
+        self._ids: list[int] = []
+        self._end: RowEnd | None = None
+        self._is_end_taken = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the row is over, taken or not."""
+        return self._end is not None
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether its consumer has fallen more than MAX_PENDING_TOKENS behind."""
+        return len(self._ids) > MAX_PENDING_TOKENS
+
+    def put_delta(self, delta: RowDelta) -> None:
+        """Merges a delta into the slot. What comes after the end is dropped."""
+        if self._end is not None:
+            return
+        if delta.tokens:
+            self._ids += unpack_ids(delta.tokens)
+        self._end = delta.finish
+        self._bell.set()
+
+    def put_failure(self, failure: RowFailure) -> None:
+        """Ends the row, unless it has ended."""
+        if self._end is None:
+            self._end = failure
+            self._bell.set()
+
+    def take(self) -> RowNews | None:
+        """Empties the slot; None when nothing has come. An end is told once."""
+        end = None if self._is_end_taken else self._end
+        if not self._ids and end is None:
+            return None
+        ids, self._ids = self._ids, []
+        self._is_end_taken = end is not None
+        self.delivered_ids.extend(ids)
+        return RowNews(ids, end)

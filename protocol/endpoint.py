@@ -3,6 +3,7 @@
 import fcntl
 import os
 import stat
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -52,7 +53,10 @@ class RuntimeFolder:
 
 def default_runtime_path() -> Path:
     """The user's own folder for sockets."""
-    return Path(platformdirs.user_runtime_dir("convoy"))
+    with warnings.catch_warnings():
+        # Without XDG_RUNTIME_DIR it falls back to a folder under the temporary one, which suits us as well.
+        warnings.simplefilter("ignore", platformdirs.RuntimeDirWarning)
+        return Path(platformdirs.user_runtime_dir("convoy"))
 
 
 def open_runtime_folder(path: Path) -> RuntimeFolder:

@@ -1,0 +1,100 @@
+"""The thread that pushes status, ends a process whose device step is stuck, and notices a lost parent.
+
+Owns the PUB socket, with a ZeroMQ context of its own so that closing it waits for nobody. Touches no MLX.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import zmq
+
+from engine.status import StatusBoard
+from protocol.codec import encode
+from protocol.endpoint import RuntimeFolder, bind_status
+from protocol.status import Phase
+
+BEAT_INTERVAL_S: Final = 0.25
+# EX_SOFTWARE: the process was ended from inside; a supervisor starts it again.
+EXIT_STUCK: Final = 70
+# The last status leaves in the background: how long closing the socket waits for it.
+_LINGER_MS: Final = 500
+
+# Read at import: a parent that dies while the engine still imports MLX would otherwise be missed.
+PARENT_PID: Final = os.getppid()
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatSettings:
+    """step_limit_s: age of a turn that ends the process. exit_with_parent: set `stop` when the parent changes."""
+
+    step_limit_s: float
+    exit_with_parent: bool = False
+    interval_s: float = BEAT_INTERVAL_S
+    end_process: Callable[[int], Any] = field(default=os._exit)
+    first_parent: int = PARENT_PID
+    parent_pid: Callable[[], int] = field(default=os.getppid)
+
+
+class Heartbeat:
+    """Beats from construction to close(). stop: set when the parent is gone, as a signal to stop would."""
+
+    def __init__(
+        self, folder: RuntimeFolder, board: StatusBoard, stop: threading.Event, settings: HeartbeatSettings
+    ) -> None:
+        self._board = board
+        self._stop = stop
+        self._settings = settings
+        self._closing = threading.Event()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
+        try:
+            self._socket = bind_status(self._context, folder)
+        except zmq.ZMQError:
+            self._context.term()
+            raise
+        self._socket.setsockopt(zmq.LINGER, _LINGER_MS)
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._thread.start()
+
+    def close(self, phase: Phase = "stopping", detail: str = "") -> None:
+        """Pushes one last status with this phase, ends the thread and releases the socket."""
+        self._board.set_phase(phase, detail)
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        """Beats at a fixed interval; the wait is for the end, not for time to pass."""
+        while not self._closing.wait(self._settings.interval_s):
+            self._push()
+            self._end_if_stuck()
+            self._watch_parent()
+        self._push()
+        self._release()
+
+    def _push(self) -> None:
+        self._socket.send(encode(self._board.status()))
+
+    def _release(self) -> None:
+        self._socket.close()
+        self._context.term()
+
+    def _end_if_stuck(self) -> None:
+        age_s = self._board.turn_age_s
+        if age_s <= self._settings.step_limit_s:
+            return
+        log.critical("engine.stuck", extra={"turn_age_s": age_s, "step_limit_s": self._settings.step_limit_s})
+        self._board.set_phase("failed", f"a device step took longer than {self._settings.step_limit_s:g} s")
+        self._push()
+        self._release()
+        self._settings.end_process(EXIT_STUCK)
+
+    def _watch_parent(self) -> None:
+        settings = self._settings
+        if settings.exit_with_parent and not self._stop.is_set() and settings.parent_pid() != settings.first_parent:
+            log.warning("engine.parent_gone", extra={"parent": settings.first_parent})
+            self._stop.set()

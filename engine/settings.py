@@ -1,0 +1,50 @@
+"""What one engine process can be told; the field is the option. Learned facts are other types."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from protocol.endpoint import LEASE_S, default_runtime_path
+
+DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine process: one model, one device, one runtime folder."""
+
+    model: Annotated[str, Meta(min_length=1, description="model folder, or a Hugging Face id such as org/name")]
+    runtime_dir: Annotated[str, Meta(min_length=1, description="folder for sockets, lock and state")] = msgspec.field(
+        default_factory=lambda: str(default_runtime_path())
+    )
+    model_id: Annotated[
+        str | None, Meta(description="name served for the model; default: the Hugging Face id or the folder's name")
+    ] = None
+    served_model_name: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=256)], ...],
+        Meta(description="another name the model answers to; repeatable; * takes any name"),
+    ] = ()
+    max_rows: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=256,
+            description="requests decoded together at most",
+            extra={"aliases": ("--decode-concurrency",)},
+        ),
+    ] = 32
+    max_waiting: Annotated[int, Meta(ge=1, le=100_000, description="requests queued at most")] = 1_024
+    prefill_step_size: (
+        Annotated[int, Meta(ge=1, le=65_536, description="prompt tokens in one chunk; default: by device")] | None
+    ) = None
+    context_length: Annotated[int, Meta(ge=2, description="a lower limit than the model's own, in tokens")] | None = (
+        None
+    )
+    dtype: Annotated[DtypeName, Meta(description="of weights; auto: float32 on CPU, else the model's own")] = "auto"
+    step_limit_s: Annotated[float, Meta(gt=0, description="age of a device step that ends the process")] = 120.0
+    lease_s: Annotated[float, Meta(gt=0, description="silence after which a frontend's rows end")] = LEASE_S
+    grace_s: Annotated[float, Meta(ge=0, description="time for running rows to finish at a stop")] = 30.0
+    restarts: Annotated[int, Meta(ge=0, description="how often the supervisor has restarted this engine")] = 0
+    exit_with_parent: Annotated[bool, Meta(description="stop when the parent process is gone")] = False
+    trust_remote_code: Annotated[bool, Meta(description="run Python code that comes with the model")] = False
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="least level logged")] = "info"

@@ -1,0 +1,119 @@
+"""What a client is told when a request fails: every code's HTTP status and OpenAI error type, in one table.
+
+Owns the envelope; the middleware that sends it lives in app, and no handler writes a status of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from protocol.errors import ErrorCode
+
+
+class HttpErrorCode(StrEnum):
+    """Failures that only HTTP knows; the wire's own are in protocol.errors."""
+
+    BODY_TOO_LARGE = "body_too_large"
+    INVALID_API_KEY = "invalid_api_key"
+    NOT_FOUND = "not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    REQUEST_QUARANTINED = "request_quarantined"
+
+
+AnyErrorCode = ErrorCode | HttpErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class HttpMeaning:
+    """status: HTTP. type: OpenAI's word. retry_after_s: told when the error itself names no time; None for never."""
+
+    status: int
+    type: str
+    retry_after_s: float | None = None
+
+
+_REQUEST = "invalid_request_error"
+_SERVER = "server_error"
+
+# An OpenAI client retries 408, 409, 429 and 5xx by itself: what can never work must be another 4xx.
+HTTP_MEANINGS: Final[Mapping[AnyErrorCode, HttpMeaning]] = MappingProxyType(
+    {
+        ErrorCode.INVALID_REQUEST: HttpMeaning(400, _REQUEST),
+        ErrorCode.UNSUPPORTED: HttpMeaning(400, _REQUEST),
+        ErrorCode.CONTEXT_LENGTH_EXCEEDED: HttpMeaning(400, _REQUEST),
+        ErrorCode.OUT_OF_MEMORY: HttpMeaning(400, _REQUEST),
+        HttpErrorCode.INVALID_API_KEY: HttpMeaning(401, "authentication_error"),
+        ErrorCode.MODEL_NOT_FOUND: HttpMeaning(404, _REQUEST),
+        HttpErrorCode.NOT_FOUND: HttpMeaning(404, _REQUEST),
+        HttpErrorCode.METHOD_NOT_ALLOWED: HttpMeaning(405, _REQUEST),
+        ErrorCode.DEADLINE_EXCEEDED: HttpMeaning(408, "timeout_error"),
+        HttpErrorCode.BODY_TOO_LARGE: HttpMeaning(413, _REQUEST),
+        ErrorCode.QUEUE_FULL: HttpMeaning(429, "rate_limit_error", retry_after_s=1.0),
+        ErrorCode.PREFILL_FAILED: HttpMeaning(500, _SERVER),
+        ErrorCode.DECODE_FAILED: HttpMeaning(500, _SERVER),
+        ErrorCode.MALFORMED_FRAME: HttpMeaning(500, _SERVER),
+        ErrorCode.VERSION_MISMATCH: HttpMeaning(500, _SERVER),
+        ErrorCode.DUPLICATE_ID: HttpMeaning(500, _SERVER),
+        ErrorCode.INTERNAL: HttpMeaning(500, _SERVER),
+        ErrorCode.BAD_SETTING: HttpMeaning(500, _SERVER),
+        ErrorCode.BAD_MODEL: HttpMeaning(500, _SERVER),
+        ErrorCode.RUNTIME_FOLDER: HttpMeaning(500, _SERVER),
+        HttpErrorCode.REQUEST_QUARANTINED: HttpMeaning(500, _SERVER),
+        ErrorCode.LEASE_LOST: HttpMeaning(503, _SERVER, retry_after_s=1.0),
+        ErrorCode.NOT_READY: HttpMeaning(503, _SERVER, retry_after_s=2.0),
+        ErrorCode.SHUTTING_DOWN: HttpMeaning(503, _SERVER, retry_after_s=5.0),
+    }
+)
+
+
+class RequestError(Exception):
+    """A request that is answered with an error. param: the field at fault, as the client spells it."""
+
+    def __init__(
+        self,
+        code: AnyErrorCode,
+        message: str,
+        param: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.param = param
+        self.retry_after_s = HTTP_MEANINGS[code].retry_after_s if retry_after_s is None else retry_after_s
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return HTTP_MEANINGS[self.code].status
+
+
+class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """OpenAI's error object; the field order is the order on the wire."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """OpenAI's envelope: a whole reply, or one frame of a stream that has already begun."""
+
+    error: ErrorDetail
+
+
+def error_body(error: RequestError) -> ErrorBody:
+    """The envelope of one error."""
+    return ErrorBody(
+        error=ErrorDetail(
+            message=error.message,
+            type=HTTP_MEANINGS[error.code].type,
+            param=error.param,
+            code=error.code.value,
+        )
+    )

@@ -3,7 +3,7 @@
 import array
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgpack  # pyright: ignore[reportMissingTypeStubs]  # it ships none
 import msgspec
@@ -15,6 +15,8 @@ from protocol.status import EngineStatus
 MAX_FRAME_BYTES: Final = 8 * 1024 * 1024
 MAX_CHUNK_BYTES: Final = 1024 * 1024
 MAX_ITEMS: Final = 100_000
+# A complaint quotes what it complains of: unbounded, the answer to a large bad frame would itself be oversize.
+_MAX_COMPLAINT_CHARACTERS: Final = 500
 
 # msgpack is untyped: narrowed here, once.
 _packb: Callable[..., bytes] = msgpack.packb  # pyright: ignore
@@ -22,16 +24,20 @@ _unpackb: Callable[..., Any] = msgpack.unpackb  # pyright: ignore
 
 
 class _OnlyId(msgspec.Struct):
-    id: str
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
 def encode(message: AnyToEngine | AnyFromEngine | EngineStatus) -> bytes:
-    """One frame. Raises ProtocolError when it would be over MAX_FRAME_BYTES: a receiver drops such a peer."""
-    frame = _packb(msgspec.to_builtins(message, builtin_types=(bytes,)), use_bin_type=True)
+    """One frame. Raises ProtocolError when it would be over MAX_FRAME_BYTES: a receiver drops such a peer.
+
+    Also for what MessagePack cannot hold: an int beyond 64 bits, a lone surrogate.
+    """
+    try:
+        frame = _packb(msgspec.to_builtins(message, builtin_types=(bytes,)), use_bin_type=True)
+    except (OverflowError, ValueError) as error:
+        raise _malformed(f"cannot be packed: {error}") from error
     if len(frame) > MAX_FRAME_BYTES:
-        raise ProtocolError(
-            ErrorCode.MALFORMED_FRAME, f"frame of {len(frame)} bytes is over the limit of {MAX_FRAME_BYTES}"
-        )
+        raise _malformed(f"frame of {len(frame)} bytes is over the limit of {MAX_FRAME_BYTES}")
     return frame
 
 
@@ -69,7 +75,7 @@ def pack_ids(ids: list[int]) -> bytes:
 def unpack_ids(data: bytes) -> list[int]:
     """The inverse of pack_ids. Raises ProtocolError when the length is not a multiple of 4."""
     if len(data) % 4:
-        raise ProtocolError(ErrorCode.MALFORMED_FRAME, f"token ids of {len(data)} bytes: not a multiple of 4")
+        raise _malformed(f"token ids of {len(data)} bytes: not a multiple of 4")
     packed = array.array("I", data)
     if sys.byteorder == "big":
         packed.byteswap()
@@ -78,9 +84,7 @@ def unpack_ids(data: bytes) -> list[int]:
 
 def _unpack(frame: bytes) -> Any:
     if len(frame) > MAX_FRAME_BYTES:
-        raise ProtocolError(
-            ErrorCode.MALFORMED_FRAME, f"frame of {len(frame)} bytes is over the limit of {MAX_FRAME_BYTES}"
-        )
+        raise _malformed(f"frame of {len(frame)} bytes is over the limit of {MAX_FRAME_BYTES}")
     try:
         return _unpackb(
             frame,
@@ -93,11 +97,16 @@ def _unpack(frame: bytes) -> Any:
             max_ext_len=0,
         )
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise ProtocolError(ErrorCode.MALFORMED_FRAME, f"not a MessagePack frame: {error}") from error
+        raise _malformed(f"not a MessagePack frame: {error}") from error
 
 
 def _typed(content: Any, type_: Any) -> Any:
     try:
-        return msgspec.convert(content, type=type_)
+        # Without bytes among the builtin types a string would be taken for base64.
+        return msgspec.convert(content, type=type_, builtin_types=(bytes,))
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ProtocolError(ErrorCode.MALFORMED_FRAME, str(error)) from error
+        raise _malformed(str(error)) from error
+
+
+def _malformed(why: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.MALFORMED_FRAME, why[:_MAX_COMPLAINT_CHARACTERS])

@@ -1,0 +1,55 @@
+"""The one text machine: token ids in, text that may be sent out; streamed and whole replies use the same.
+
+Today its only markers are stop strings. Reasoning and tool markers are further markers of the same
+scanner, chosen by the machine's state, never a second pass over the text.
+"""
+
+from frontend.text.detokenize import Detokenizer
+from frontend.text.events import TextOutput
+from frontend.text.markers import MarkerScanner
+from frontend.text.tokenizer import Tokenizer
+
+
+class TextPipeline:
+    """One choice's text. Whether ids are fed one by one or at once, the joined text is the same.
+
+    Of several stop strings, the one completed first ends the text; see MarkerScanner for ties.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, *, stops: tuple[str, ...], include_stop: bool, skip_special_tokens: bool
+    ) -> None:
+        self._detokenizer = Detokenizer(tokenizer, skip_special_tokens)
+        self._scanner = MarkerScanner(stops)
+        self._is_stop_included = include_stop
+        self._is_stopped = False
+        self._consumed_tokens = 0
+
+    def feed(self, ids: list[int]) -> TextOutput:
+        """Text that these ids made safe to send; nothing once a stop string was found."""
+        parts: list[str] = []
+        for id_ in ids:
+            if self._is_stopped:
+                break
+            self._consumed_tokens += 1
+            parts.append(self._scan(self._detokenizer.feed([id_])))
+        return self._output("".join(parts))
+
+    def finish(self) -> TextOutput:
+        """All held text, after the last id; text completed only here may still hold a stop string."""
+        if self._is_stopped:
+            return self._output("")
+        text = self._scan(self._detokenizer.finish())
+        return self._output(text if self._is_stopped else text + self._scanner.finish())
+
+    def _scan(self, piece: str) -> str:
+        if not piece:
+            return ""
+        scan = self._scanner.feed(piece)
+        if scan.found is None:
+            return scan.before
+        self._is_stopped = True
+        return scan.before + (self._scanner.markers[scan.found.marker] if self._is_stop_included else "")
+
+    def _output(self, text: str) -> TextOutput:
+        return TextOutput(text=text, is_stopped=self._is_stopped, consumed_tokens=self._consumed_tokens)

@@ -1,0 +1,206 @@
+"""A model's chat template: messages in, one prompt text out, in the sandbox and with the helpers templates expect.
+
+Renders as transformers' apply_chat_template does (a test compares them), without importing it.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NoReturn, cast
+
+import jinja2
+import jinja2.ext
+import jinja2.nodes
+import jinja2.parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from frontend.errors import RequestError
+from frontend.text.tokenizer import Tokenizer
+from protocol.errors import ErrorCode
+
+Message = Mapping[str, Any]
+
+_CONTINUE_TAG: Final = "CONTINUE_FINAL_MESSAGE_TAG "
+_REASONING_FIELDS: Final = ("reasoning_content", "thinking", "reasoning")
+# What a template's own expressions raise on messages they were not written for.
+_TEMPLATE_ERRORS: Final = (
+    jinja2.TemplateError,
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+
+
+class ChatTemplate:
+    """One model's template, compiled once. source None: the model has none and cannot chat."""
+
+    def __init__(self, source: str | None, special_tokens: Mapping[str, str]) -> None:
+        self._source = source
+        self._special_tokens = dict(special_tokens)
+        self._compiled: jinja2.Template | None = None
+        self._compile_error = ""
+        if source is None:
+            return
+        try:
+            self._compiled = _environment().from_string(source)
+        except jinja2.TemplateSyntaxError as error:
+            # Told by the first chat request: completions need no template and go on.
+            self._compile_error = f"line {error.lineno}: {error.message}"
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        **kwargs: Any,
+    ) -> str:
+        """The prompt text. continue_final_message: the last message stays open, and the model writes on in it.
+
+        kwargs reach the template as they are. Raises RequestError: INVALID_REQUEST when the model has no
+        template or the template refuses the messages, BAD_MODEL when the template does not compile.
+        """
+        plain = [_with_reasoning_names(message) for message in messages]
+        if continue_final_message:
+            if add_generation_prompt:
+                raise _refused("continue_final_message and add_generation_prompt exclude each other")
+            return self._render_open(plain, kwargs)
+        return self._render(plain, {"add_generation_prompt": add_generation_prompt, **kwargs})
+
+    def _render(self, messages: list[dict[str, Any]], variables: dict[str, Any]) -> str:
+        template = self._usable()
+        variables = {"tools": None, "documents": None, **self._special_tokens, **variables}
+        try:
+            return template.render(messages=messages, **variables)
+        except TypeError as error:
+            # Most templates want a tool call's arguments as an object; the few that concatenate them want text.
+            as_text = [_with_text_arguments(message) for message in messages]
+            if as_text == messages:
+                raise _refused(f"the model's chat template failed: {error}") from error
+            return self._render(as_text, variables)
+        except _TEMPLATE_ERRORS as error:
+            raise _refused(f"the model's chat template refused the messages: {error}") from error
+
+    def _render_open(self, messages: list[dict[str, Any]], variables: dict[str, Any]) -> str:
+        """Renders up to the end of the last message's text, found by a tag behind it."""
+        text = messages[-1].get("content") if messages else None
+        if not isinstance(text, str) or not text.strip():
+            raise _refused("continue_final_message needs a last message with text to continue")
+        messages[-1]["content"] = text + _CONTINUE_TAG
+        rendered = self._render(messages, {"add_generation_prompt": False, **variables})
+        at = rendered.rfind(_CONTINUE_TAG.strip())
+        if at < 0 or text.strip() not in rendered:
+            raise _refused("the model's chat template drops the last message's text: it cannot be continued")
+        if rendered.startswith(_CONTINUE_TAG, at):
+            return rendered[:at]
+        # The template trims its messages, the tag's own space included: so the continued text ends trimmed.
+        return rendered[:at].rstrip()
+
+    def _usable(self) -> jinja2.Template:
+        if self._compiled is not None:
+            return self._compiled
+        if self._source is None:
+            raise _refused("this model has no chat template and cannot chat: send a prompt to /v1/completions instead")
+        raise RequestError(
+            ErrorCode.BAD_MODEL,
+            f"this model's chat template does not compile ({self._compile_error}): use /v1/completions instead",
+        )
+
+
+def load_template(tokenizer: Tokenizer) -> ChatTemplate:
+    """The template among the tokenizer's files."""
+    return ChatTemplate(tokenizer.chat_template, tokenizer.special_tokens)
+
+
+def _refused(message: str) -> RequestError:
+    return RequestError(ErrorCode.INVALID_REQUEST, message, param="messages")
+
+
+def _with_reasoning_names(message: Message) -> dict[str, Any]:
+    """A copy without nulls, with its reasoning under each name that templates read."""
+    plain = {name: value for name, value in message.items() if value is not None}
+    reasoning = next((plain[name] for name in _REASONING_FIELDS if name in plain), None)
+    if reasoning is None:
+        return plain
+    return {"thinking": reasoning, **plain, "reasoning_content": reasoning}
+
+
+def _with_text_arguments(message: dict[str, Any]) -> dict[str, Any]:
+    calls: object = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    changed: list[dict[str, Any]] = []
+    for call in cast(list[dict[str, Any]], calls):
+        function = dict(call["function"])
+        if not isinstance(function.get("arguments"), str):
+            function["arguments"] = json.dumps(function.get("arguments"), ensure_ascii=False)
+        changed.append({**call, "function": function})
+    return {**message, "tool_calls": changed}
+
+
+class _GenerationBlock(jinja2.ext.Extension):
+    """`{% generation %}` marks the assistant's part for training; to a server it is its own content."""
+
+    tags = {"generation"}  # noqa: RUF012  # jinja2 declares it as a plain class attribute
+
+    def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return jinja2.nodes.CallBlock(self.call_method("_content"), [], [], body).set_lineno(line)
+
+    def _content(self, caller: Callable[[], str]) -> str:
+        return caller()
+
+
+class _Namespace(jinja2.utils.Namespace):
+    """jinja2's, without the names through which a template could reach Python's internals."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            raise jinja2.exceptions.SecurityError(f"a chat template cannot store {name!r} on a namespace")
+        super().__setitem__(name, value)
+
+
+class _Dict:
+    """The `dict` of templates: makes dicts, and lends no attribute of the type."""
+
+    def __call__(self, *pairs: Any, **values: Any) -> dict[str, Any]:
+        return dict(*pairs, **values)
+
+    def fromkeys(self, keys: Iterable[Any], value: Any = None) -> dict[Any, Any]:
+        """As of dict itself."""
+        return dict.fromkeys(keys, value)
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationBlock, jinja2.ext.loopcontrols]
+    )
+    # Both registries are typed as a bare dict by jinja2.
+    filters = cast(dict[str, Any], environment.filters)  # pyright: ignore[reportUnknownMemberType]
+    variables = cast(dict[str, Any], environment.globals)  # pyright: ignore[reportUnknownMemberType]
+    filters["tojson"] = _to_json
+    variables |= {"raise_exception": _raise, "strftime_now": _strftime_now, "namespace": _Namespace, "dict": _Dict()}
+    return environment
+
+
+def _raise(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
+
+
+def _strftime_now(form: str) -> str:
+    return datetime.now().astimezone().strftime(form)
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    # jinja2's own filter escapes for HTML, which models were never trained on.
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)

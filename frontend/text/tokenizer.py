@@ -1,0 +1,176 @@
+"""A model's tokenizer, from the files that the engine sent: text to ids, ids to text, special tokens, template source.
+
+Imports no transformers: 90 MB of resident memory would go to classes that only read the same files.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+import msgspec
+import tokenizers
+
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages import BosRule
+
+_SPECIAL_NAMES: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+class Tokenizer:
+    """Made by load_tokenizer. Safe to share between threads."""
+
+    def __init__(self, backend: tokenizers.Tokenizer, bos: BosRule, special_tokens: Mapping[str, str]) -> None:
+        self._backend = backend
+        self._bos = bos
+        self.special_tokens: Mapping[str, str] = MappingProxyType(dict(special_tokens))
+        self.chat_template: str | None = None
+        added = backend.get_added_tokens_decoder()
+        self.special_ids = frozenset(id_ for id_, token in added.items() if token.special)
+
+    @property
+    def bos_token(self) -> str | None:
+        """The token that begins a sequence, as text."""
+        return self.special_tokens.get("bos_token")
+
+    @property
+    def eos_token(self) -> str | None:
+        """The token that ends a sequence, as text; the ids that end a row are the engine's to say."""
+        return self.special_tokens.get("eos_token")
+
+    @property
+    def pad_token(self) -> str | None:
+        """The filler token, as text."""
+        return self.special_tokens.get("pad_token")
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Tokens that have a text, added ones included; a model's output layer may be wider."""
+        return self._backend.get_vocab_size(with_added_tokens=True)
+
+    @property
+    def decoder_state(self) -> Mapping[str, Any]:
+        """How the tokenizer turns tokens into text, as tokenizer.json spells it; empty when it has no decoder."""
+        decoder = self._backend.decoder
+        return {} if decoder is None else msgspec.json.decode(decoder.__getstate__())
+
+    def token_text(self, id_: int) -> str | None:
+        """One token as the vocabulary spells it; None for an id that it does not have."""
+        return self._backend.id_to_token(id_)
+
+    def encode_text(self, text: str) -> list[int]:
+        """Ids of raw text, with the special tokens that the tokenizer adds and at most one BOS."""
+        ids = self._encode(text, has_special_tokens=True)
+        bos_id = self._bos.id
+        if bos_id is None:
+            return ids
+        leading = 0
+        while leading < len(ids) and ids[leading] == bos_id:
+            leading += 1
+        match self._bos.add:
+            case True:
+                wanted = 1
+            case None:
+                wanted = min(leading, 1)
+            case False:
+                wanted = int(self.bos_token is not None and text.startswith(self.bos_token))
+        return [bos_id] * wanted + ids[leading:]
+
+    def encode_rendered(self, text: str) -> list[int]:
+        """Ids of a rendered chat template: it has already written every special token it wants."""
+        return self._encode(text, has_special_tokens=False)
+
+    def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
+        """The text of ids; ids without a text add nothing."""
+        return self._backend.decode(ids, skip_special_tokens=skip_special_tokens)
+
+    def _encode(self, text: str, *, has_special_tokens: bool) -> list[int]:
+        # `encode` holds the interpreter lock for its whole run (0.4 s for 130k tokens); a batch of one does not.
+        return self._backend.encode_batch([text], add_special_tokens=has_special_tokens)[0].ids
+
+
+def load_tokenizer(folder: Path, bos: BosRule) -> Tokenizer:
+    """Reads tokenizer.json, tokenizer_config.json and the template files. Raises ProtocolError(BAD_MODEL)."""
+    try:
+        backend = tokenizers.Tokenizer.from_buffer((folder / "tokenizer.json").read_bytes())
+    except OSError as error:
+        raise _bad(f"tokenizer.json cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise _bad(f"tokenizer.json is not a tokenizer: {error}") from error
+    backend.no_truncation()
+    backend.no_padding()
+    config = _json_object(folder / "tokenizer_config.json")
+    _add_missing_tokens(backend, config)
+    special_tokens = _special_tokens(_json_object(folder / "special_tokens_map.json") | config)
+    tokenizer = Tokenizer(backend, _completed(bos, backend, config, special_tokens), special_tokens)
+    tokenizer.chat_template = _chat_template(folder, config)
+    return tokenizer
+
+
+def _bad(message: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.BAD_MODEL, message)
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    """The object in a file; empty when there is no such file."""
+    if not path.exists():
+        return {}
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise _bad(f"{path.name} cannot be read: {error}") from error
+
+
+def _add_missing_tokens(backend: tokenizers.Tokenizer, config: Mapping[str, Any]) -> None:
+    """Tokens that only tokenizer_config.json names, in the order of their ids."""
+    declared = config.get("added_tokens_decoder")
+    if not isinstance(declared, dict):
+        return
+    entries = cast(dict[str, Any], declared)
+    for key in sorted(entries, key=lambda text: int(text) if text.isdigit() else 0):
+        entry: Any = entries[key]
+        content = _text_of(entry)
+        if content and backend.token_to_id(content) is None:
+            token = tokenizers.AddedToken(content, normalized=False, special=entry.get("special") is True)
+            backend.add_tokens([token])  # pyright: ignore[reportUnknownMemberType]  # its stub names no element type
+
+
+def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    texts = {name: _text_of(config.get(name)) for name in _SPECIAL_NAMES}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def _text_of(value: object) -> str | None:
+    """A token is a string, or an object with its string under `content`."""
+    if isinstance(value, dict):
+        value = cast(dict[str, object], value).get("content")
+    return value if isinstance(value, str) else None
+
+
+def _completed(
+    bos: BosRule, backend: tokenizers.Tokenizer, config: Mapping[str, Any], special_tokens: Mapping[str, str]
+) -> BosRule:
+    """What the engine left open is taken from the tokenizer's own files."""
+    text = special_tokens.get("bos_token")
+    id_ = backend.token_to_id(text) if bos.id is None and text is not None else bos.id
+    configured: object = config.get("add_bos_token")
+    add = configured if bos.add is None and isinstance(configured, bool) else bos.add
+    return BosRule(id=id_, add=add)
+
+
+def _chat_template(folder: Path, config: Mapping[str, Any]) -> str | None:
+    """The default template: its own file wins over the config, and both over a processor's file."""
+    try:
+        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        pass
+    except (OSError, UnicodeDecodeError) as error:
+        raise _bad(f"chat_template.jinja cannot be read: {error}") from error
+    for found in (config.get("chat_template"), _json_object(folder / "chat_template.json").get("chat_template")):
+        if isinstance(found, str):
+            return found
+        if isinstance(found, list):
+            named = {entry["name"]: entry["template"] for entry in cast(list[dict[str, str]], found)}
+            if "default" in named:
+                return named["default"]
+    return None

@@ -1,0 +1,78 @@
+"""Who may become a row, and when: validity of a Submit, the bounded queue, the cap on live rows."""
+
+from collections import deque
+
+import msgspec
+
+from engine.errors import EngineError
+from engine.row import Row
+from engine.sampling.sampler import HONOURED_FIELDS
+from protocol.codec import unpack_ids
+from protocol.errors import ErrorCode
+from protocol.messages import ModelFacts, Submit
+from protocol.sampling import Sampling
+
+_NEUTRAL = msgspec.structs.asdict(Sampling())
+
+
+class Admission:
+    """FIFO from the queue into at most max_rows live rows."""
+
+    def __init__(self, facts: ModelFacts) -> None:
+        self._facts = facts
+        self.waiting: deque[Row] = deque()
+
+    def check(self, submit: Submit) -> None:
+        """Raises EngineError, with the field as param, for a Submit that this engine cannot serve as asked."""
+        self._check_supported(submit)
+        prompt = unpack_ids(submit.prompt.ids)
+        generated = unpack_ids(submit.generated)
+        if not prompt:
+            raise EngineError(ErrorCode.INVALID_REQUEST, "the prompt has no tokens", param="prompt")
+        if len(prompt) + len(generated) >= self._facts.context_length:
+            raise EngineError(
+                ErrorCode.CONTEXT_LENGTH_EXCEEDED,
+                f"the prompt has {len(prompt)} tokens, the context holds {self._facts.context_length}; shorten it",
+                param="prompt",
+            )
+        highest = max(max(prompt), max(generated, default=0))
+        if highest >= self._facts.vocabulary_size:
+            raise EngineError(
+                ErrorCode.INVALID_REQUEST,
+                f"token id {highest} is outside the vocabulary of {self._facts.vocabulary_size}",
+                param="prompt",
+            )
+        if len(self.waiting) >= self._facts.limits.max_waiting:
+            raise EngineError(
+                ErrorCode.QUEUE_FULL, f"{len(self.waiting)} requests are waiting; try again later", retry_after_s=1.0
+            )
+
+    def can_admit(self, live_rows: int) -> bool:
+        """Whether the head of the queue may start. live_rows: prefilling, ready and decoding ones."""
+        return bool(self.waiting) and live_rows < self._facts.limits.max_rows
+
+    def admit(self) -> Row:
+        """Takes the head of the queue."""
+        return self.waiting.popleft()
+
+    def remove(self, ended: set[Row]) -> None:
+        """Forgets rows that ended while they waited."""
+        self.waiting = deque(row for row in self.waiting if row not in ended)
+
+    def _check_supported(self, submit: Submit) -> None:
+        if submit.model != self._facts.id:
+            raise EngineError(
+                ErrorCode.MODEL_NOT_FOUND, f"{submit.model} is not served here; {self._facts.id} is", param="model"
+            )
+        for name in ("grammar", "logprobs", "adapter"):
+            if getattr(submit, name) is not None:
+                raise EngineError(ErrorCode.UNSUPPORTED, f"{name} is not supported by this engine yet", param=name)
+        if submit.priority:
+            raise EngineError(
+                ErrorCode.UNSUPPORTED, f"priority {submit.priority}: only 0 is supported yet", param="priority"
+            )
+        for name, value in msgspec.structs.asdict(submit.sampling).items():
+            if name not in HONOURED_FIELDS and not name.endswith("_context") and value != _NEUTRAL[name]:
+                raise EngineError(
+                    ErrorCode.UNSUPPORTED, f"{name} {value!r} is not supported by this engine yet", param=name
+                )

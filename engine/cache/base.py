@@ -1,0 +1,31 @@
+"""The contract of a cache kind: how the caches of one layer join, leave and stand alone."""
+
+from typing import Any, Protocol
+
+from engine.cache.layout import Layout
+
+
+class CacheKind(Protocol):
+    """What the batch may do with one layer's cache. Solo caches are mlx-lm's own objects.
+
+    Invariant: no two caches ever hold the same array object, since a write through one would change the other.
+    """
+
+    name: str
+    solo_class: type[Any]
+
+    def stack(self, caches: list[Any], layout: Layout) -> Any:
+        """One batched cache from solo and batched ones, rows in order, right-aligned in `layout`."""
+        ...
+
+    def keep(self, cache: Any, keep: list[int], layout: Layout) -> Any:
+        """The batched cache of these rows alone, in `layout` (which may have trimmed shared padding)."""
+        ...
+
+    def alone(self, cache: Any, index: int) -> Any:
+        """Row `index` as a solo cache of its own: the bytes that its solo run would hold."""
+        ...
+
+    def allocated_bytes(self, cache: Any) -> int:
+        """Bytes that a solo or batched cache holds."""
+        ...

@@ -1,0 +1,72 @@
+"""Where each row's tokens stand in the left-padded columns of a batch: kept once, shared by all layers."""
+
+from typing import Literal
+
+import mlx.core as mx
+from mlx_lm.models.base import create_causal_mask
+
+Mask = mx.array | Literal["causal"] | None
+
+
+class Layout:
+    """Row i's tokens are columns pads[i]:width. Positions and masks hold still between two `advance` calls.
+
+    A model may ask for the offset before and after it writes a layer's keys: both must be the same,
+    or queries and keys get different positions.
+    """
+
+    __slots__ = ("_masks", "_offset", "_pads_array", "pads", "width")
+
+    def __init__(self, pads: list[int], width: int) -> None:
+        self.pads = pads
+        self.width = width
+        self._pads_array: mx.array | None = None
+        self._offset: int | mx.array | None = None
+        self._masks: dict[tuple[int, int | None], mx.array] = {}
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether any row has padding; without it the batch needs neither mask nor per-row offsets."""
+        return any(self.pads)
+
+    @property
+    def offset(self) -> int | mx.array:
+        """RoPE position of the next token: an int when all rows share it, else [B] int32."""
+        if self._offset is None:
+            is_padded = self.is_padded
+            self._offset = mx.array([self.width - pad for pad in self.pads]) if is_padded else self.width
+        return self._offset
+
+    def advance(self, tokens: int) -> None:
+        """Counts columns that a forward has written in every layer."""
+        self.width += tokens
+        self._offset = None
+        self._masks.clear()
+
+    def mask(self, tokens: int, return_array: bool, window_size: int | None) -> Mask:
+        """Attention mask for the next `tokens` columns: [B, 1, tokens, width + tokens] bool, or none is needed."""
+        if not self.is_padded and window_size is None and not return_array:
+            return None if tokens == 1 else "causal"
+        asked = (tokens, window_size)
+        if asked not in self._masks:
+            self._masks[asked] = self._built_mask(tokens, window_size)
+        return self._masks[asked]
+
+    def _built_mask(self, tokens: int, window_size: int | None) -> mx.array:
+        if self._pads_array is None:
+            self._pads_array = mx.array(self.pads)
+        if tokens == 1 and window_size is None:
+            return mx.arange(self.width + 1) >= self._pads_array[:, None, None, None]
+        return create_causal_mask(tokens, offset=self.width, window_size=window_size, left_padding=self._pads_array)
+
+    def joined(self, lengths: list[int]) -> "Layout":
+        """The layout after rows of these lengths join at the end: all right-aligned at the widest."""
+        width = max(self.width, *lengths)
+        grown = [pad + width - self.width for pad in self.pads]
+        return Layout(grown + [width - length for length in lengths], width)
+
+    def kept(self, keep: list[int]) -> "Layout":
+        """The layout of these rows alone, the padding that all of them share trimmed away."""
+        pads = [self.pads[index] for index in keep]
+        trim = min(pads)
+        return Layout([pad - trim for pad in pads], self.width - trim)

@@ -1,0 +1,28 @@
+"""One decode step in three parts, so that the host works while the device does: forward, sample, read."""
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from engine.batch import Group
+from engine.sampling.sampler import sample
+
+
+def launch_forward(model: nn.Module, group: Group) -> mx.array:
+    """Builds step n's logits [B, V] on the still unread token register."""
+    logits = model(group.register[:, None], cache=group.caches)[:, -1, :]
+    if group.layout is not None:
+        group.layout.advance(1)
+    return logits
+
+
+def launch_sample(logits: mx.array, group: Group) -> mx.array:
+    """Samples step n and sets the device to work on it. Returns the register it will read next: [B] uint32."""
+    register = sample(logits, group.rows, group.plan)
+    mx.async_eval(register)
+    return register
+
+
+def read(register: mx.array) -> list[int]:
+    """Waits for a register's tokens: the one place where a step waits for the device."""
+    mx.eval(register)
+    return register.tolist()  # pyright: ignore[reportReturnType]  # one axis of uint32

@@ -1,0 +1,343 @@
+"""The loop: hear, admit, prefill, decode, tell. The only thread that touches MLX; owns the schedule."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple, assert_never
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx_lm.models.cache import make_prompt_cache
+
+from engine import decode, prefill
+from engine.admission import Admission
+from engine.batch import Batch, Group
+from engine.cache.registry import kinds_of
+from engine.errors import EngineError
+from engine.mailbox import CancelHeard, ClientLost, Mailbox, SubmitHeard
+from engine.memory import Allocator
+from engine.outbox import Outbox
+from engine.retire import Roster, Tally
+from engine.row import Row, RowKey, make_row
+from engine.status import LoopSnapshot, StatusBoard
+from protocol.errors import ErrorCode
+from protocol.messages import Cancel, FinishReason, ModelFacts, Submit
+from protocol.status import FrontendStatus, RowCounts
+
+log = logging.getLogger(__name__)
+
+# How long an idle loop sleeps at most before it looks at leases and at the stop flag.
+IDLE_WAIT_MS: Final = 250
+PUBLISH_EVERY_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopParts:
+    """What a loop is made of. chunk_tokens: a prefill chunk, and what may be prefilled between two steps.
+
+    grace_s: how long live rows may go on once `stop` is set.
+    """
+
+    model: nn.Module
+    mailbox: Mailbox
+    board: StatusBoard
+    facts: ModelFacts
+    stop: threading.Event
+    chunk_tokens: int
+    grace_s: float
+    weights_bytes: int
+
+
+class Ready(NamedTuple):
+    """A prefilled row that waits to join, with its first token (told already)."""
+
+    row: Row
+    token: int
+
+
+class Launched(NamedTuple):
+    """A group whose next step the device works on, and the register of the step before, still to be read."""
+
+    group: Group
+    register: mx.array
+
+
+class EngineLoop:
+    """One engine's schedule. Rows wait, prefill one at a time, are ready, and decode together."""
+
+    def __init__(self, parts: LoopParts) -> None:
+        self._parts = parts
+        self._model = parts.model
+        self._mailbox = parts.mailbox
+        self._board = parts.board
+        self._tally = Tally()
+        self._outbox = Outbox(parts.board.epoch)
+        self._roster = Roster(self._outbox, self._tally)
+        self._admission = Admission(parts.facts)
+        self._allocator = Allocator(parts.weights_bytes)
+        self._batch = Batch(kinds_of(make_prompt_cache(parts.model)))
+        self._prefilling: deque[Row] = deque()
+        self._ready: list[Ready] = []
+        self._steps = 0
+        self._last_step_ms = 0.0
+        self._published_at = 0.0
+        self._drain_ends_at: float | None = None
+
+    def run(self) -> None:
+        """Serves until `stop` is set and the live rows are done, or the grace time is over."""
+        while not self._is_drained():
+            self.turn()
+        self._tell()
+        self._publish(time.monotonic())
+        self._mailbox.say_goodbye("the engine was stopped")
+
+    def turn(self) -> None:
+        """One round of the loop; waits for mail when there is nothing to do."""
+        self._hear(0 if self._roster.rows else IDLE_WAIT_MS)
+        self._admit()
+        self._prefill()
+        self._decode()
+        self._tell()
+        now = time.monotonic()
+        if now - self._published_at >= PUBLISH_EVERY_S or not self._roster.rows:
+            self._publish(now)
+
+    # --- hear -----------------------------------------------------------------------------------
+
+    def _hear(self, wait_ms: int) -> None:
+        for heard in self._mailbox.hear(time.monotonic(), wait_ms):
+            match heard:
+                case SubmitHeard():
+                    self._queue(RowKey(heard.client, heard.submit.id), heard.submit)
+                case CancelHeard():
+                    self._cancel(heard.client, heard.cancel)
+                case ClientLost():
+                    self._end_client(heard)
+                case _:
+                    assert_never(heard)
+        self._end_late_rows(time.monotonic())
+        self._remove_ended()
+
+    def _queue(self, key: RowKey, submit: Submit) -> None:
+        self._tally.submitted += 1
+        try:
+            if self._drain_ends_at is not None:
+                raise EngineError(ErrorCode.SHUTTING_DOWN, "the engine is shutting down", retry_after_s=1.0)
+            if key in self._roster.rows:
+                raise EngineError(ErrorCode.DUPLICATE_ID, f"{key.id} is running already", param="id")
+            self._admission.check(submit)
+        except EngineError as error:
+            self._tally.rejected += 1
+            log.info("row.rejected", extra={"id": key.id, "code": error.code, "why": error.message})
+            self._mailbox.reject(key.client, error, submit.id)
+            return
+        row = make_row(key, submit, self._parts.facts, time.monotonic())
+        self._roster.add(row)
+        self._admission.waiting.append(row)
+        if row.emitted >= row.limit:
+            self._roster.end(row, "length", time.monotonic())
+
+    def _cancel(self, client: bytes, cancel: Cancel) -> None:
+        """A Cancel may cross the row's own finish on the wire: then there is nothing to end."""
+        row = self._roster.rows.get(RowKey(client, cancel.id))
+        if row is not None:
+            log.info("row.cancelled", extra={"id": row.key.id, "reason": cancel.reason})
+            self._roster.end(row, _finish_reason(cancel), time.monotonic())
+
+    def _end_client(self, lost: ClientLost) -> None:
+        now = time.monotonic()
+        for row in self._roster.of_client(lost.client):
+            self._roster.end(row, "lease_lost", now)
+        if lost.is_reachable:
+            self._tell()
+            self._mailbox.end_lease(lost.client)
+
+    def _end_late_rows(self, now: float) -> None:
+        for row in self._roster.late(now):
+            self._roster.end(row, "deadline", now)
+
+    def _remove_ended(self) -> None:
+        ended = self._roster.ended
+        if not ended:
+            return
+        self._admission.remove(ended)
+        self._prefilling = deque(row for row in self._prefilling if row not in ended)
+        self._ready = [ready for ready in self._ready if ready.row not in ended]
+        self._batch.leave(ended)
+        ended.clear()
+
+    # --- admit and prefill ----------------------------------------------------------------------
+
+    def _admit(self) -> None:
+        live = len(self._prefilling) + len(self._ready) + len(self._batch)
+        while self._admission.can_admit(live):
+            self._prefilling.append(self._admission.admit())
+            live += 1
+
+    def _prefill(self) -> None:
+        """Beside running rows at most one gap budget; with none, short joiners back to back."""
+        spent = 0
+        while self._prefilling and not self._is_gap_spent(spent):
+            row = self._prefilling[0]
+            self._board.turn_began()
+            with self._contained([row], ErrorCode.PREFILL_FAILED):
+                spent += self._prefill_chunk(row)
+            self._board.turn_ended()
+            self._tell()
+            self._hear(0)
+            self._admit()
+
+    def _is_gap_spent(self, spent: int) -> bool:
+        """Whether rows that could decode must not wait for the next chunk. spent: tokens in this gap."""
+        budget = self._parts.chunk_tokens
+        remaining = self._prefilling[0].remaining_prefill_tokens
+        if len(self._batch):
+            return spent > 0 and spent + min(remaining, budget) > budget
+        return bool(self._ready) and remaining > budget
+
+    def _prefill_chunk(self, row: Row) -> int:
+        """Returns the tokens forwarded; a row that is through becomes ready, or ends at its first token."""
+        if row.caches is None:
+            row.caches = make_prompt_cache(self._model)
+            row.prefill_began_at = time.monotonic()
+        tokens = prefill.run_chunk(self._model, row, self._parts.chunk_tokens)
+        self._tally.prompt_tokens += tokens
+        if row.remaining_prefill_tokens > 1:
+            self._allocator.chunk_done()
+            return tokens
+        token = prefill.first_token(self._model, row)
+        self._tally.prompt_tokens += 1
+        self._prefilling.popleft()
+        row.first_token_at = time.monotonic()
+        if self._roster.take_token(row, token, row.first_token_at):
+            self._ready.append(Ready(row, token))
+        return tokens + 1
+
+    # --- decode ---------------------------------------------------------------------------------
+
+    def _decode(self) -> None:
+        if self._ready:
+            self._join_ready()
+        if not self._batch.groups:
+            return
+        began_at = time.monotonic()
+        self._board.turn_began()
+        launched = [launch for group in self._batch.groups if (launch := self._launch(group))]
+        for launch in launched:
+            with self._contained(launch.group.rows, ErrorCode.DECODE_FAILED):
+                self._take(launch)
+        self._remove_ended()
+        self._board.turn_ended()
+        self._steps += 1
+        self._last_step_ms = (time.monotonic() - began_at) * 1e3
+        self._allocator.step_done()
+
+    def _join_ready(self) -> None:
+        joiners, self._ready = self._ready, []
+        rows = [ready.row for ready in joiners]
+        with self._contained([*self._batch, *rows], ErrorCode.DECODE_FAILED):
+            self._batch.join(rows, [ready.token for ready in joiners])
+        self._remove_ended()
+
+    def _launch(self, group: Group) -> Launched | None:
+        """Starts step n before step n-1 is read. None when it could not be built: then the rows have ended."""
+        register = group.register
+        if all(row.is_last_token_pending for row in group.rows):
+            return Launched(group, register)
+        with self._contained(group.rows, ErrorCode.DECODE_FAILED):
+            logits = decode.launch_forward(self._model, group)
+            group.register = decode.launch_sample(logits, group)
+            return Launched(group, register)
+        return None
+
+    def _take(self, launch: Launched) -> None:
+        """Reads step n-1. A row whose token was told when it joined only marks that its next one is on the way."""
+        rows = launch.group.rows
+        if any(row.has_unread for row in rows):
+            now = time.monotonic()
+            for row, token in zip(rows, decode.read(launch.register), strict=True):
+                if row.has_unread:
+                    self._roster.take_token(row, token, now)
+        for row in rows:
+            row.has_unread = True
+
+    @contextmanager
+    def _contained(self, rows: list[Row], code: ErrorCode) -> Iterator[None]:
+        """A fault in here ends these rows and nothing else: the one broad except of the engine's work."""
+        try:
+            yield
+        except Exception as error:  # whatever a model's code or the device raises
+            log.exception("rows.failed", extra={"ids": [row.key.id for row in rows]})
+            now = time.monotonic()
+            for row in rows:
+                self._roster.fail(row, code, f"{type(error).__name__}: {error}", now)
+
+    # --- tell -----------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        self._outbox.flush(self._mailbox, self._steps)
+
+    def _publish(self, now: float) -> None:
+        self._published_at = now
+        rows = self._roster.rows
+        waiting = len(self._admission.waiting)
+        decoding = len(self._batch)
+        self._board.publish(
+            LoopSnapshot(
+                rows=RowCounts(waiting=waiting, prefilling=len(rows) - waiting - decoding, decoding=decoding),
+                steps=self._steps,
+                last_step_ms=self._last_step_ms,
+                prompt_total=self._tally.prompt_tokens,
+                generated_total=self._tally.generated_tokens,
+                memory=self._allocator.status(self._kv_bytes()),
+                counters=self._tally.counters(self._mailbox.malformed_frames, self._mailbox.stale_messages),
+                frontends=tuple(self._frontends(now)),
+            )
+        )
+
+    def _kv_bytes(self) -> int:
+        solo = [*self._prefilling, *(ready.row for ready in self._ready)]
+        return self._batch.allocated_bytes + sum(cache.nbytes for row in solo for cache in row.caches or ())
+
+    def _frontends(self, now: float) -> Iterator[FrontendStatus]:
+        for identity, client in self._mailbox.clients.items():
+            yield FrontendStatus(
+                name=client.info.name,
+                pid=client.info.pid,
+                listens=client.info.listens,
+                rows=len(self._roster.of_client(identity)),
+                silent_s=now - client.heard_at,
+            )
+
+    # --- stop -----------------------------------------------------------------------------------
+
+    def _is_drained(self) -> bool:
+        """Whether the loop may end; the first call after `stop` begins the drain."""
+        if not self._parts.stop.is_set():
+            return False
+        now = time.monotonic()
+        if self._drain_ends_at is None:
+            self._drain_ends_at = now + self._parts.grace_s
+            self._board.set_phase("draining", f"{len(self._roster.rows)} rows may finish")
+            log.info("loop.draining", extra={"rows": len(self._roster.rows), "grace_s": self._parts.grace_s})
+        if now >= self._drain_ends_at:
+            for row in list(self._roster.rows.values()):
+                self._roster.fail(row, ErrorCode.SHUTTING_DOWN, "the engine was stopped before the end", now)
+            self._remove_ended()
+        return not self._roster.rows
+
+
+def _finish_reason(cancel: Cancel) -> FinishReason:
+    match cancel.reason:
+        case "stop":
+            return "stop"
+        case "deadline":
+            return "deadline"
+        case "gone" | "user":
+            return "cancelled"
+        case _:
+            assert_never(cancel.reason)

@@ -1,0 +1,36 @@
+"""What rows have gained since the last word to their clients: one Step per client, sent by the loop."""
+
+from engine.mailbox import Mailbox
+from engine.row import Row, RowKey
+from protocol.codec import pack_ids
+from protocol.messages import Epoch, Finish, RowDelta, Step
+
+
+class Outbox:
+    """Collects tokens and finishes by row, in the order in which rows first gained something."""
+
+    def __init__(self, epoch: Epoch) -> None:
+        self._epoch = epoch
+        self._tokens: dict[RowKey, list[int]] = {}
+        self._finishes: dict[RowKey, Finish] = {}
+
+    def add_token(self, row: Row, token: int) -> None:
+        """A token that the row emits."""
+        self._tokens.setdefault(row.key, []).append(token)
+
+    def add_finish(self, row: Row, finish: Finish) -> None:
+        """The row's last word."""
+        self._tokens.setdefault(row.key, [])
+        self._finishes[row.key] = finish
+
+    def flush(self, mailbox: Mailbox, step: int) -> None:
+        """Sends each client its Step. step: number of the engine step."""
+        if not self._tokens:
+            return
+        by_client: dict[bytes, list[RowDelta]] = {}
+        for key, tokens in self._tokens.items():
+            delta = RowDelta(id=key.id, tokens=pack_ids(tokens), finish=self._finishes.get(key))
+            by_client.setdefault(key.client, []).append(delta)
+        self._tokens, self._finishes = {}, {}
+        for client, rows in by_client.items():
+            mailbox.tell(client, Step(epoch=self._epoch, step=step, rows=tuple(rows)))

@@ -1,0 +1,40 @@
+"""Prefill of one row alone: chunks that fill its caches, then the forward that gives its first token."""
+
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx.utils import tree_flatten
+
+from engine.decode import read
+from engine.row import Row
+from engine.sampling.sampler import plan_sampling, sample
+
+
+def run_chunk(model: nn.Module, row: Row, chunk_tokens: int) -> int:
+    """Forwards at most chunk_tokens, stopping one token short of the end. Returns how many.
+
+    Only the caches are evaluated: MLX is lazy, so the head is never computed for these tokens.
+    """
+    assert row.caches is not None
+    stop = min(row.prefilled + chunk_tokens, len(row.to_prefill) - 1)
+    tokens = row.to_prefill[row.prefilled : stop]
+    if tokens:
+        model(mx.array(tokens, dtype=mx.uint32)[None], cache=row.caches)
+        mx.eval(_arrays(row.caches))
+        row.prefilled = stop
+    return len(tokens)
+
+
+def first_token(model: nn.Module, row: Row) -> int:
+    """Forwards the last prompt token and reads what it samples."""
+    last = mx.array([row.to_prefill[-1:]], dtype=mx.uint32)
+    logits = model(last, cache=row.caches)[:, -1, :]
+    token = sample(logits, [row], plan_sampling([row]))
+    row.prefilled = len(row.to_prefill)
+    return read(token)[0]
+
+
+def _arrays(caches: list[Any]) -> list[mx.array]:
+    flat = tree_flatten([cache.state for cache in caches])
+    return [leaf for _, leaf in flat if isinstance(leaf, mx.array)]  # pyright: ignore[reportGeneralTypeIssues]

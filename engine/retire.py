@@ -1,0 +1,114 @@
+"""How rows gain tokens and how they end: every row that was added here gets exactly one finish."""
+
+import logging
+from dataclasses import dataclass
+
+import msgspec
+
+from engine.outbox import Outbox
+from engine.row import Row, RowKey
+from protocol.errors import ErrorCode
+from protocol.messages import Finish, FinishReason
+from protocol.status import Counters
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Tally:
+    """Totals since start; see protocol.status.Counters."""
+
+    submitted: int = 0
+    finished: int = 0
+    cancelled: int = 0
+    failed: int = 0
+    rejected: int = 0
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+
+    def counters(self, malformed_frames: int, stale_messages: int) -> Counters:
+        """The part of the tally that travels in a status."""
+        return Counters(
+            submitted=self.submitted,
+            finished=self.finished,
+            cancelled=self.cancelled,
+            failed=self.failed,
+            rejected=self.rejected,
+            malformed_frames=malformed_frames,
+            stale_messages=stale_messages,
+        )
+
+
+class Roster:
+    """Every live row, whatever it is doing. ended: rows that have finished but still stand in queue or batch."""
+
+    def __init__(self, outbox: Outbox, tally: Tally) -> None:
+        self._outbox = outbox
+        self._tally = tally
+        self.rows: dict[RowKey, Row] = {}
+        self.ended: set[Row] = set()
+        self._with_deadline: set[Row] = set()
+
+    def add(self, row: Row) -> None:
+        """A row that has just been queued."""
+        self.rows[row.key] = row
+        if row.deadline_at is not None:
+            self._with_deadline.add(row)
+
+    def of_client(self, client: bytes) -> list[Row]:
+        """The client's live rows."""
+        return [row for key, row in self.rows.items() if key.client == client]
+
+    def late(self, now: float) -> list[Row]:
+        """Live rows whose deadline has passed. now: monotonic seconds."""
+        return [row for row in self._with_deadline if row.deadline_at is not None and now >= row.deadline_at]
+
+    def take_token(self, row: Row, token: int, now: float) -> bool:
+        """A token that was read for the row. Returns whether the row goes on. now: monotonic seconds.
+
+        A stop token ends the row without being delivered, also when it is the last one allowed.
+        """
+        self._tally.generated_tokens += 1
+        if token in row.stop_ids:
+            self._end(row, row.finish("stop", now, stop_id=token))
+            return False
+        row.emitted += 1
+        self._outbox.add_token(row, token)
+        if row.emitted < row.limit:
+            return True
+        self.end(row, "length", now)
+        return False
+
+    def end(self, row: Row, reason: FinishReason, now: float) -> None:
+        """Ends a row in whatever state it is."""
+        self._end(row, row.finish(reason, now))
+
+    def fail(self, row: Row, code: ErrorCode, message: str, now: float) -> None:
+        """Ends a row by a fault of the engine or of its own."""
+        self._end(row, msgspec.structs.replace(row.finish("error", now), code=code, message=message))
+
+    def _end(self, row: Row, finish: Finish) -> None:
+        if self.rows.pop(row.key, None) is None:
+            return
+        self._with_deadline.discard(row)
+        self.ended.add(row)
+        self._outbox.add_finish(row, finish)
+        match finish.reason:
+            case "stop" | "length":
+                self._tally.finished += 1
+            case "error":
+                self._tally.failed += 1
+            case "cancelled" | "deadline" | "lease_lost":
+                self._tally.cancelled += 1
+        log.info(
+            "row.finished",
+            extra={
+                "id": row.key.id,
+                "reason": finish.reason,
+                "prompt_tokens": finish.usage.prompt_tokens,
+                "completion_tokens": finish.usage.completion_tokens,
+                "queue_ms": finish.timings.queue_ms,
+                "prefill_ms": finish.timings.prefill_ms,
+                "decode_ms": finish.timings.decode_ms,
+            },
+        )

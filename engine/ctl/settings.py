@@ -1,0 +1,101 @@
+"""What `engine-ctl serve` can be told, by flags and by a TOML file; the field is the option."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from engine.ctl.failure import EXIT_USAGE, CommandError
+from engine.ctl.pull import DEFAULT_MODEL
+from engine.settings import DtypeName
+from engine.settings import Settings as EngineSettings
+from protocol.endpoint import default_runtime_path
+
+_ENGINE_DEFAULTS: Final[dict[str, Any]] = {
+    field.name: field.default for field in msgspec.structs.fields(EngineSettings)
+}
+
+
+class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One engine and one frontend per port."""
+
+    model: Annotated[
+        str,
+        Meta(min_length=1, description="model folder, Hugging Face id (owner/name) or short name (see `pull --list`)"),
+    ] = DEFAULT_MODEL
+    host: Annotated[str, Meta(min_length=1, description="address to listen on")] = "127.0.0.1"
+    port: Annotated[
+        tuple[Annotated[int, Meta(ge=0, le=65_535)], ...],
+        Meta(min_length=1, max_length=64, description="one frontend per port; repeatable; 0 takes a free one"),
+    ] = (8080,)
+    max_rows: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=256,
+            description="requests decoded together at most",
+            extra={"aliases": ("--decode-concurrency",)},
+        ),
+    ] = _ENGINE_DEFAULTS["max_rows"]
+    dtype: Annotated[DtypeName, Meta(description="of weights; auto: float32 on CPU, else the model's own")] = (
+        _ENGINE_DEFAULTS["dtype"]
+    )
+    runtime_dir: Annotated[str, Meta(min_length=1, description="folder for sockets, locks and state")] = msgspec.field(
+        default_factory=lambda: str(default_runtime_path())
+    )
+    served_model_name: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=256)], ...],
+        Meta(description="another name the model answers to; repeatable; * takes any name"),
+    ] = ()
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="least level logged")] = (
+        _ENGINE_DEFAULTS["log_level"]
+    )
+
+
+def serve_settings(flags: dict[str, Any], config: Path | None) -> ServeSettings:
+    """The file's values, overruled by the given flags. Raises CommandError naming the key or the option."""
+    from_file = read_config(config) if config is not None else {}
+    try:
+        settings = msgspec.convert({**from_file, **flags}, type=ServeSettings)
+    except msgspec.ValidationError as error:
+        raise CommandError(_explained(error, prefix="--"), EXIT_USAGE) from error
+    fixed = [port for port in settings.port if port]
+    twice = next((port for port in fixed if fixed.count(port) > 1), None)
+    if twice is not None:
+        raise CommandError(f"--port {twice} is given twice; each frontend needs its own", EXIT_USAGE)
+    return settings
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The file's values by field name; `max-rows` and `max_rows` are one key. Raises CommandError."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise CommandError(f"cannot read {path}: {reason}", EXIT_USAGE) from error
+    hints = get_type_hints(ServeSettings)
+    values: dict[str, Any] = {}
+    for key, value in content.items():
+        name = key.replace("-", "_")
+        if name not in hints:
+            known = ", ".join(sorted(hints))
+            raise CommandError(f"{path}: unknown key {key!r}; known are: {known}", EXIT_USAGE)
+        if name in values:
+            raise CommandError(f"{path}: {key!r} is there twice", EXIT_USAGE)
+        is_single = get_origin(hints[name]) is tuple and not isinstance(value, list)
+        values[name] = [value] if is_single else value
+    try:
+        msgspec.convert(values, type=ServeSettings)
+    except msgspec.ValidationError as error:
+        raise CommandError(f"{path}: {_explained(error, prefix='')}", EXIT_USAGE) from error
+    return values
+
+
+def _explained(error: msgspec.ValidationError, prefix: str) -> str:
+    """msgspec names a field as `$.max_rows[...]`; a user knows it as `--max-rows`, or as the file's key."""
+    reason, _, where = str(error).partition(" - at `$.")
+    name = where.rstrip("`").partition("[")[0]
+    shown = name.replace("_", "-") if prefix else name
+    return f"{prefix}{shown}: {reason}"

@@ -1,0 +1,135 @@
+"""Routes that tell of the server: probes, statistics, models. None asks the engine anything: they read its last status.
+
+Owns no state.
+"""
+
+import os
+import time
+from typing import Literal
+
+import msgspec
+from aiohttp import web
+
+from frontend.parts import PARTS, FrontendParts
+from frontend.submission import resolve_model, served_models
+from protocol.messages import CancelReason, ModelFacts
+from protocol.status import EngineStatus
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of /readyz. phase: the engine's, or why this frontend has none."""
+
+    ready: bool
+    phase: str
+    detail: str
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of /livez and /health, as mlx_lm.server's."""
+
+    status: Literal["ok", "unavailable"]
+
+
+class FrontendFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """This frontend's part of /stats. rows: its live rows; cancels_sent: since its start."""
+
+    pid: int
+    listens: tuple[str, ...]
+    uptime_s: float
+    ready: bool
+    phase: str
+    detail: str
+    rows: int
+    requests_total: int
+    cancels_sent: dict[CancelReason, int]
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of /stats. engine: its last status, engine_silent_s: seconds old."""
+
+    engine: EngineStatus | None
+    engine_silent_s: float | None
+    frontend: FrontendFacts
+
+
+class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One model, as OpenAI lists it; max_model_len: context length in tokens, under vLLM's name."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "convoy"
+    max_model_len: int
+
+
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of /v1/models."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelEntry]
+
+
+async def livez(request: web.Request) -> web.Response:
+    """This process answers."""
+    del request
+    return _json(Health(status="ok"))
+
+
+async def readyz(request: web.Request) -> web.Response:
+    """200 when a request would be served now, otherwise 503 with the phase."""
+    state = request.app[PARTS].client.state
+    is_ready = state.phase == "ready"
+    return _json(Readiness(ready=is_ready, phase=state.phase, detail=state.detail), 200 if is_ready else 503)
+
+
+async def health(request: web.Request) -> web.Response:
+    """mlx_lm.server's probe."""
+    is_ready = request.app[PARTS].client.ready is not None
+    return _json(Health(status="ok" if is_ready else "unavailable"), 200 if is_ready else 503)
+
+
+async def stats(request: web.Request) -> web.Response:
+    """The engine's last status and this frontend's own facts."""
+    parts = request.app[PARTS]
+    client, state = parts.client, parts.client.state
+    facts = FrontendFacts(
+        pid=os.getpid(),
+        listens=parts.listens,
+        uptime_s=time.monotonic() - parts.started_s,
+        ready=state.phase == "ready",
+        phase=state.phase,
+        detail=state.detail,
+        rows=client.row_count,
+        requests_total=parts.requests_total,
+        cancels_sent=dict(client.cancels_sent()),
+    )
+    return _json(Stats(engine=client.status, engine_silent_s=client.silent_s, frontend=facts))
+
+
+async def models(request: web.Request) -> web.Response:
+    """Every name this frontend serves its model under."""
+    parts = request.app[PARTS]
+    facts = await _facts(parts)
+    names = served_models(facts, parts.settings.served_model_name)
+    return _json(ModelList(data=[_entry(name, facts, parts) for name in names]))
+
+
+async def model(request: web.Request) -> web.Response:
+    """One name. Raises RequestError(MODEL_NOT_FOUND)."""
+    parts = request.app[PARTS]
+    facts = await _facts(parts)
+    name = resolve_model(request.match_info["id"], facts, parts.settings.served_model_name)
+    return _json(_entry(name, facts, parts))
+
+
+async def _facts(parts: FrontendParts) -> ModelFacts:
+    facts = parts.client.facts
+    return facts if facts is not None else (await parts.client.wait_ready(parts.settings.engine_wait_s)).facts
+
+
+def _entry(name: str, facts: ModelFacts, parts: FrontendParts) -> ModelEntry:
+    return ModelEntry(id=name, created=parts.created, max_model_len=facts.context_length)
+
+
+def _json(body: msgspec.Struct, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")

@@ -1,0 +1,60 @@
+"""The HTTP application: which route is served by which handler, and what surrounds them all."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from aiohttp import web
+
+from frontend import admin
+from frontend.handlers import CHAT, COMPLETIONS, generation_handler
+from frontend.middleware import MAX_BODY_BYTES, add_request_id, guard
+from frontend.parts import PARTS, FrontendParts
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Route(NamedTuple):
+    """One handler under each of its paths; mlx_lm.server has the ones without /v1, too."""
+
+    method: str
+    paths: tuple[str, ...]
+    handler: Handler
+
+
+ROUTES: Final = (
+    Route("POST", ("/v1/chat/completions", "/chat/completions"), generation_handler(CHAT)),
+    Route("POST", ("/v1/completions", "/completions"), generation_handler(COMPLETIONS)),
+    Route("GET", ("/v1/models", "/models"), admin.models),
+    Route("GET", ("/v1/models/{id:.+}", "/models/{id:.+}"), admin.model),
+    Route("GET", ("/livez",), admin.livez),
+    Route("GET", ("/readyz",), admin.readyz),
+    Route("GET", ("/health",), admin.health),
+    Route("GET", ("/stats",), admin.stats),
+)
+
+
+def build_app(parts: FrontendParts) -> web.Application:
+    """The application over an EngineClient that the caller runs."""
+    app = web.Application(middlewares=[guard], client_max_size=parts.settings.max_body_bytes)
+    app[PARTS] = parts
+    app[MAX_BODY_BYTES] = parts.settings.max_body_bytes
+    app.on_response_prepare.append(add_request_id)
+    for route in ROUTES:
+        allowed = "GET, HEAD, OPTIONS" if route.method == "GET" else f"{route.method}, OPTIONS"
+        for path in route.paths:
+            if route.method == "GET":
+                app.router.add_get(path, route.handler, allow_head=True)
+            else:
+                app.router.add_route(route.method, path, route.handler)
+            app.router.add_options(path, _options_handler(allowed))
+    return app
+
+
+def _options_handler(allowed: str) -> Handler:
+    """Names the methods. No other origin is let in: a page in a browser must not use a local model."""
+
+    async def options(request: web.Request) -> web.Response:
+        del request
+        return web.Response(status=204, headers={"allow": allowed})
+
+    return options

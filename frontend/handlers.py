@@ -1,0 +1,206 @@
+"""The generation routes: from an HTTP request to a reply, streamed or whole, for any dialect.
+
+Owns the order of the steps; fields and frames are the dialect's, tokens the engine's.
+"""
+
+import asyncio
+import logging
+import math
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from frontend.dialects import openai_chat, openai_completions
+from frontend.dialects.base import (
+    ChoiceFinished,
+    ChoiceStarted,
+    ChoiceText,
+    Generation,
+    ReplyEvent,
+    ReplyFacts,
+    ReplyFinished,
+    WholeChoice,
+)
+from frontend.engine_client import ReadyEngine
+from frontend.errors import RequestError
+from frontend.parts import PARTS, FrontendParts
+from frontend.reply import LiveReply
+from frontend.request_log import RECORD
+from frontend.sse import DONE, SseStream, comment, frame
+from frontend.submission import SubmitPlan, build_submits, prompt_ids, resolve_model
+from protocol.errors import ErrorCode
+from protocol.messages import Submit, Usage
+
+log = logging.getLogger(__name__)
+
+# Larger bodies are rendered and tokenised in a worker thread: 2k characters take about 1 ms.
+_INLINE_BODY_BYTES: Final = 2_048
+_BODY_LIMIT_S: Final = 30.0
+_MAX_NAMED_FIELDS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Two pure functions and their whole-reply twin round one core."""
+
+    parse: Callable[[object], Generation]
+    frames: Callable[[ReplyFacts, ReplyEvent, bool], list[msgspec.Struct]]
+    whole: Callable[[ReplyFacts, list[WholeChoice], Usage], msgspec.Struct]
+    id_prefix: str
+
+
+CHAT: Final = Dialect(openai_chat.parse_chat, openai_chat.chat_frames, openai_chat.chat_reply, "chatcmpl-")
+COMPLETIONS: Final = Dialect(
+    openai_completions.parse_completion,
+    openai_completions.completion_frames,
+    openai_completions.completion_reply,
+    "cmpl-",
+)
+
+
+def generation_handler(dialect: Dialect) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """The POST handler of one dialect."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await _generate(request, dialect)
+
+    return handle
+
+
+async def _generate(request: web.Request, dialect: Dialect) -> web.StreamResponse:
+    parts = request.app[PARTS]
+    parts.requests_total += 1
+    body = await _read_body(request)
+    generation = dialect.parse(_decoded(body))
+    headers = _ignored_header(generation, parts)
+    engine = await parts.client.wait_ready(parts.settings.engine_wait_s)
+    model = resolve_model(generation.model, engine.facts, parts.settings.served_model_name)
+    facts = ReplyFacts(id=f"{dialect.id_prefix}{secrets.token_hex(12)}", model=model, created=int(time.time()))
+    request[RECORD].reply_id = facts.id
+    submits = await _submits(request, engine, generation, facts.id, len(body))
+    reply = LiveReply(engine, submits, generation)
+    try:
+        reply.start()
+        if generation.is_stream:
+            sse = SseStream(request, headers, parts.settings.stall_s)
+            request[RECORD].sse = sse
+            await _stream(_Streaming(request, dialect, facts, reply, sse), generation.include_usage)
+            return sse.response
+        return await _whole(request, dialect, facts, reply, headers)
+    finally:
+        reply.close()
+        request[RECORD].usage = reply.usage
+
+
+async def _read_body(request: web.Request) -> bytes:
+    """Raises RequestError(DEADLINE_EXCEEDED) for a body that trickles, HTTPRequestEntityTooLarge over the limit."""
+    try:
+        async with asyncio.timeout(_BODY_LIMIT_S):
+            return await request.read()
+    except TimeoutError as error:
+        raise RequestError(
+            ErrorCode.DEADLINE_EXCEEDED, f"the request body did not arrive within {_BODY_LIMIT_S:.0f} s"
+        ) from error
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"the request body is not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the request body is nested too deeply") from error
+
+
+def _ignored_header(generation: Generation, parts: FrontendParts) -> dict[str, str]:
+    """Names the unknown fields to the client each time, and in the log once each."""
+    names = generation.ignored
+    if not names:
+        return {}
+    for name in names:
+        if name not in parts.named_ignored_fields and len(parts.named_ignored_fields) < _MAX_NAMED_FIELDS:
+            parts.named_ignored_fields.add(name)
+            log.warning("request.field_ignored", extra={"field": name})
+    shown = (name.encode("ascii", "backslashreplace").decode() for name in names)
+    plain = ("".join(letter if letter.isprintable() and letter != "," else "?" for letter in name) for name in shown)
+    return {"x-convoy-ignored": ", ".join(plain)[:1_000]}
+
+
+async def _submits(
+    request: web.Request, engine: ReadyEngine, generation: Generation, reply_id: str, body_bytes: int
+) -> list[Submit]:
+    if body_bytes > _INLINE_BODY_BYTES:
+        prompts = await asyncio.to_thread(prompt_ids, generation.prompts, engine.text, engine.facts)
+    else:
+        prompts = prompt_ids(generation.prompts, engine.text, engine.facts)
+    deadline_ms = None
+    if generation.timeout_s is not None:
+        spent_s = time.monotonic() - request[RECORD].started_s
+        deadline_ms = max(1, math.ceil((generation.timeout_s - spent_s) * 1000))
+    plan = SubmitPlan(reply_id=reply_id, epoch=engine.session.epoch, facts=engine.facts, deadline_ms=deadline_ms)
+    return build_submits(generation, prompts, plan)
+
+
+@dataclass(frozen=True, slots=True)
+class _Streaming:
+    request: web.Request
+    dialect: Dialect
+    facts: ReplyFacts
+    reply: LiveReply
+    sse: SseStream
+
+
+async def _stream(streaming: _Streaming, include_usage: bool) -> None:
+    """One write per turn of news; the status line goes out with the first, so an early failure keeps its status."""
+    parts = streaming.request.app[PARTS]
+    record = streaming.request[RECORD]
+    while not streaming.reply.is_finished:
+        events = await _events_or_silence(streaming.reply, parts.settings.keepalive_s)
+        if not events:
+            await streaming.sse.write([comment("waiting")])
+            continue
+        record.note_first_token()
+        frames = [
+            frame(content)
+            for event in events
+            for content in streaming.dialect.frames(streaming.facts, event, include_usage)
+        ]
+        if streaming.reply.is_finished:
+            frames.append(DONE)
+        if frames:
+            await streaming.sse.write(frames)
+    await streaming.sse.end()
+
+
+async def _events_or_silence(reply: LiveReply, keepalive_s: float) -> list[ReplyEvent]:
+    """The next events; none when nothing came for keepalive_s seconds (0: waits on)."""
+    try:
+        async with asyncio.timeout(keepalive_s or None):
+            return await reply.next_events()
+    except TimeoutError:
+        return []
+
+
+async def _whole(
+    request: web.Request, dialect: Dialect, facts: ReplyFacts, reply: LiveReply, headers: dict[str, str]
+) -> web.Response:
+    choices: dict[int, WholeChoice] = {}
+    while not reply.is_finished:
+        for event in await reply.next_events():
+            request[RECORD].note_first_token()
+            match event:
+                case ChoiceStarted(choice=choice):
+                    choices[choice] = WholeChoice(choice)
+                case ChoiceText(choice=choice, text=text):
+                    choices[choice].text_parts.append(text)
+                case ChoiceFinished(choice=choice, reason=reason):
+                    choices[choice].reason = reason
+                case ReplyFinished():
+                    pass
+    body = dialect.whole(facts, [choices[choice] for choice in sorted(choices)], reply.usage)
+    return web.Response(body=msgspec.json.encode(body), headers=headers, content_type="application/json")

@@ -1,0 +1,22 @@
+"""What a frontend makes text with: the model's tokenizer and chat template, loaded together from one folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from frontend.text.template import ChatTemplate, load_template
+from frontend.text.tokenizer import Tokenizer, load_tokenizer
+from protocol.messages import BosRule
+
+
+@dataclass(frozen=True, slots=True)
+class ModelText:
+    """The text side of one model."""
+
+    tokenizer: Tokenizer
+    template: ChatTemplate
+
+
+def load_model_text(folder: Path, bos: BosRule) -> ModelText:
+    """Reads a tokenizer folder. Raises ProtocolError(BAD_MODEL)."""
+    tokenizer = load_tokenizer(folder, bos)
+    return ModelText(tokenizer, load_template(tokenizer))

@@ -1,0 +1,176 @@
+"""One request while it runs: its rows' tokens in, the dialect-free events of its choices out.
+
+Owns the rows between Submit and their last event, and the one Cancel of each that is left early.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from frontend.dialects.base import (
+    ChoiceFinished,
+    ChoiceStarted,
+    ChoiceText,
+    FinishWord,
+    Generation,
+    ReplyEvent,
+    ReplyFinished,
+)
+from frontend.engine_client import ReadyEngine
+from frontend.errors import RequestError
+from frontend.stream import RowFailure, RowMailbox, RowNews
+from frontend.text.events import TextOutput
+from frontend.text.pipeline import TextPipeline
+from protocol.errors import ErrorCode
+from protocol.messages import Finish, Submit, Usage
+
+log = logging.getLogger(__name__)
+
+TOKEN_BYTES = 4
+
+
+class LiveReply:
+    """Submits every choice, merges their news, and is closed in any case."""
+
+    def __init__(self, engine: ReadyEngine, submits: Sequence[Submit], generation: Generation) -> None:
+        self._session = engine.session
+        self._bell = asyncio.Event()
+        self._rows = [_Row(submit, self._bell, _pipeline(engine, generation)) for submit in submits]
+        self._failure: RequestError | None = None
+        self._is_told = False
+
+    @property
+    def usage(self) -> Usage:
+        """Token counts over all choices, so far."""
+        return Usage(
+            prompt_tokens=sum(row.usage.prompt_tokens for row in self._rows),
+            completion_tokens=sum(row.usage.completion_tokens for row in self._rows),
+            cached_tokens=sum(row.usage.cached_tokens for row in self._rows),
+        )
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the last event was told."""
+        return self._is_told
+
+    def start(self) -> None:
+        """Sends the Submits."""
+        for row in self._rows:
+            self._session.submit(row.mailbox)
+
+    async def next_events(self) -> list[ReplyEvent]:
+        """What has come since the last call, at least one event; waits for it.
+
+        No timeout: every row ends by a Finish, a Rejected or the end of the session. Raises RequestError.
+        """
+        while True:
+            events = self._drain()
+            if events:
+                return events
+            if self._failure is not None:
+                raise self._failure
+            self._bell.clear()
+            await self._bell.wait()
+
+    def close(self) -> None:
+        """Cancels every row that has not ended; after a normal end there is none."""
+        for row in self._rows:
+            self._session.cancel(row.mailbox.submit.id, "gone")
+
+    def _drain(self) -> list[ReplyEvent]:
+        events: list[ReplyEvent] = []
+        for row in self._rows:
+            news = row.mailbox.take()
+            if news is None or row.is_finished:
+                continue
+            if isinstance(news.end, RowFailure) and not news.ids:
+                self._failure = _as_error(news.end)
+                continue
+            events += row.hear(news)
+            if row.has_stopped_early:
+                self._session.cancel(row.mailbox.submit.id, "stop")
+            self._failure = self._failure or row.failure
+        if self._failure is None and not self._is_told and all(row.is_finished for row in self._rows):
+            self._is_told = True
+            events.append(ReplyFinished(usage=self.usage))
+        return events
+
+
+class _Row:
+    """One choice: its mailbox, its text machine, and how it ended."""
+
+    def __init__(self, submit: Submit, bell: asyncio.Event, pipeline: TextPipeline) -> None:
+        self.mailbox = RowMailbox(submit, bell)
+        self.usage = Usage(prompt_tokens=len(submit.prompt.ids) // TOKEN_BYTES, completion_tokens=0)
+        self.failure: RequestError | None = None
+        self.is_finished = False
+        self._choice = submit.choice
+        self._pipeline = pipeline
+        self._is_started = False
+
+    @property
+    def has_stopped_early(self) -> bool:
+        """Whether a stop string ended the choice while its row still runs."""
+        return self.is_finished and not self.mailbox.has_ended
+
+    def hear(self, news: RowNews) -> list[ReplyEvent]:
+        """The events of one take."""
+        events: list[ReplyEvent] = []
+        if not self._is_started:
+            self._is_started = True
+            events.append(ChoiceStarted(self._choice))
+        output = self._pipeline.feed(news.ids)
+        events += self._told(output)
+        if not self.is_finished and news.end is not None:
+            events += self._ended(news.end)
+        elif isinstance(news.end, Finish):
+            self.usage = msgspec.structs.replace(self.usage, cached_tokens=news.end.usage.cached_tokens)
+        return events
+
+    def _told(self, output: TextOutput) -> list[ReplyEvent]:
+        events: list[ReplyEvent] = [ChoiceText(self._choice, output.text)] if output.text else []
+        if output.is_stopped:
+            self.usage = Usage(prompt_tokens=self.usage.prompt_tokens, completion_tokens=output.consumed_tokens)
+            events.append(self._finished("stop"))
+        return events
+
+    def _ended(self, end: Finish | RowFailure) -> list[ReplyEvent]:
+        if isinstance(end, RowFailure):
+            self.failure = _as_error(end)
+            return []
+        match end.reason:
+            case "stop" | "length":
+                events = self._told(self._pipeline.finish())
+                if not self.is_finished:
+                    self.usage = end.usage
+                    events.append(self._finished(end.reason))
+                return events
+            case "deadline":
+                self.failure = RequestError(ErrorCode.DEADLINE_EXCEEDED, "the request's timeout has passed", "timeout")
+            case "lease_lost":
+                self.failure = RequestError(ErrorCode.LEASE_LOST, "the engine ended this frontend's rows; try again")
+            case "cancelled":
+                self.failure = RequestError(ErrorCode.INTERNAL, "the engine cancelled the request")
+            case "error":
+                self.failure = RequestError(end.code or ErrorCode.INTERNAL, end.message or "the engine failed")
+        self.usage = end.usage
+        return []
+
+    def _finished(self, reason: FinishWord) -> ChoiceFinished:
+        self.is_finished = True
+        return ChoiceFinished(self._choice, reason)
+
+
+def _as_error(failure: RowFailure) -> RequestError:
+    return RequestError(failure.code, failure.message, failure.param, failure.retry_after_s)
+
+
+def _pipeline(engine: ReadyEngine, generation: Generation) -> TextPipeline:
+    return TextPipeline(
+        engine.text.tokenizer,
+        stops=generation.stops,
+        include_stop=generation.include_stop,
+        skip_special_tokens=generation.skip_special_tokens,
+    )

@@ -1,0 +1,41 @@
+"""The frontend process's settings: each field is an option of `python -m frontend`."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from protocol.endpoint import default_runtime_path
+
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+
+
+def _default_runtime_dir() -> str:
+    return str(default_runtime_path())
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Serves OpenAI's API over HTTP for the engine in a runtime folder."""
+
+    runtime_dir: Annotated[str, Meta(description="folder where the engine's sockets are")] = msgspec.field(
+        default_factory=_default_runtime_dir
+    )
+    fd: (
+        Annotated[int, Meta(ge=0, description="inherited listening TCP socket, instead of --host and --port")] | None
+    ) = None
+    host: Annotated[str, Meta(min_length=1, description="address to listen on")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535, description="port to listen on; 0 takes a free one")] = 8080
+    served_model_name: Annotated[
+        tuple[str, ...], Meta(description="a further name for the model; `*` takes any name; may be repeated")
+    ] = ()
+    engine_wait_s: Annotated[float, Meta(ge=0, description="how long a request waits for an engine to be ready")] = 10.0
+    grace_s: Annotated[float, Meta(ge=0, description="how long running requests may go on after SIGTERM")] = 10.0
+    stall_s: Annotated[
+        float, Meta(gt=0, description="how long a client may leave its stream unread before it is dropped")
+    ] = 30.0
+    keepalive_s: Annotated[
+        float, Meta(ge=0, description="seconds between comment lines in a silent stream; 0 sends none")
+    ] = 15.0
+    max_body_bytes: Annotated[int, Meta(ge=1_024, description="largest request body")] = 64 * 1024 * 1024
+    exit_with_parent: Annotated[bool, Meta(description="stop when the parent process is gone")] = False
+    log_level: Annotated[LogLevel, Meta(description="least severe log lines to show")] = "info"

@@ -8,7 +8,8 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import zmq
 
@@ -22,6 +23,7 @@ BEAT_INTERVAL_S: Final = 0.25
 EXIT_STUCK: Final = 70
 # The last status leaves in the background: how long closing the socket waits for it.
 _LINGER_MS: Final = 500
+_DETAIL_CHARACTERS: Final = 500
 
 # Read at import: a parent that dies while the engine still imports MLX would otherwise be missed.
 PARENT_PID: Final = os.getppid()
@@ -42,7 +44,10 @@ class HeartbeatSettings:
 
 
 class Heartbeat:
-    """Beats from construction to close(). stop: set when the parent is gone, as a signal to stop would."""
+    """Beats from construction to close(). stop: set when the parent is gone, as by a signal to stop.
+
+    As a context manager its last status says `failed`, with the error, when an exception ended the body.
+    """
 
     def __init__(
         self, folder: RuntimeFolder, board: StatusBoard, stop: threading.Event, settings: HeartbeatSettings
@@ -60,6 +65,17 @@ class Heartbeat:
         self._socket.setsockopt(zmq.LINGER, _LINGER_MS)
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception):
+            self.close("failed", " ".join(f"{error}".split())[:_DETAIL_CHARACTERS] or type(error).__name__)
+        else:
+            self.close()
 
     def close(self, phase: Phase = "stopping", detail: str = "") -> None:
         """Pushes one last status with this phase, ends the thread and releases the socket."""

@@ -120,6 +120,12 @@ def bind_status(context: "zmq.Context[zmq.Socket[bytes]]", folder: RuntimeFolder
     return socket
 
 
+def remove_sockets(folder: RuntimeFolder) -> None:
+    """Takes the socket files away at the end, which ZeroMQ does not; only the holder of the lock may."""
+    for name in ("requests", "status"):
+        (folder.path / name).unlink(missing_ok=True)
+
+
 def connect_requests(socket: AnySocket, folder: RuntimeFolder, identity: bytes) -> AnySocket:
     """Connects a client's fresh DEALER. One socket serves one epoch: it would hand what it has queued to the next."""
     _limit(socket)

@@ -224,5 +224,6 @@ def _first_count(level: Mapping[str, Any], names: Iterable[str]) -> int | None:
 
 def _count(value: object) -> int | None:
     """A positive number of tokens; anything else, also a stand-in for "no limit", is None."""
-    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 < value < _UNLIMITED_TOKENS
-    return value if is_count else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 < value < _UNLIMITED_TOKENS else None

@@ -1,0 +1,190 @@
+"""The engine process: settings, folder, lock, heartbeat, model, loop, exit status; in that order and back.
+
+Owns what is opened and in which order it is given back. The schedule is loop.py's.
+"""
+
+import logging
+import os
+import secrets
+import signal
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import msgspec
+import zmq
+
+from engine import openblas
+from engine.errors import EngineError
+from engine.heartbeat import Heartbeat, HeartbeatSettings
+from engine.loop import EngineLoop, LoopParts
+from engine.mailbox import Mailbox
+from engine.memory import limit_device_memory
+from engine.model.facts import model_facts
+from engine.model.load import LoadedModel, find_model, load_model
+from engine.model.support import probe_batching
+from engine.model.tokenizer_files import TokenizerFiles
+from engine.sampling.sampler import HONOURED_FIELDS
+from engine.settings import Settings
+from engine.status import StatusBoard
+from protocol.endpoint import bind_requests, lock_engine, open_runtime_folder, remove_sockets
+from protocol.errors import EXIT_BAD_SETTING, ProtocolError
+from protocol.logs import setup_logging
+from protocol.messages import PROTOCOL_VERSION, Batching, Epoch, ModelFacts, Welcome
+from protocol.settings import parse_settings
+from protocol.status import ModelStatus
+
+EXIT_CRASHED: Final = 1
+# Prompt tokens in one chunk: on CPU attention is slow, and one chunk is one gap in everybody's stream.
+CHUNK_TOKENS: Final = {"cpu": 128, "metal": 512, "cuda": 512}
+# How long a stopping engine waits for clients to take its last messages.
+_LAST_WORDS_MS: Final = 1_000
+
+log = logging.getLogger(__name__)
+
+
+class Interrupted(BaseException):
+    """A signal that ends the process at once: before the loop runs, or the second one."""
+
+
+class StopSignals:
+    """SIGTERM and SIGINT. `stop` is set by the first one; what cannot drain, or will not wait, is interrupted."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self.can_drain = False
+
+    def install(self) -> None:
+        """Takes both signals over; only the main thread may call this."""
+        signal.signal(signal.SIGTERM, self._heard)
+        signal.signal(signal.SIGINT, self._heard)
+
+    def _heard(self, _signal: int, _frame: FrameType | None) -> None:
+        is_second = self.stop.is_set()
+        self.stop.set()
+        if is_second or not self.can_drain:
+            raise Interrupted
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one engine until it is stopped; returns the exit status."""
+    started_s = time.monotonic()
+    try:
+        settings = parse_settings(Settings, arguments, "engine")
+    except ProtocolError as error:
+        return _refuse(error.message)
+    setup_logging(settings.log_level)
+    log.info("engine.settings", extra=msgspec.structs.asdict(settings))
+    signals = StopSignals()
+    signals.install()
+    try:
+        _run(settings, signals, started_s)
+    except Interrupted:
+        log.info("engine.interrupted")
+    except (EngineError, ProtocolError) as error:
+        if not signals.can_drain:
+            return _refuse(error.message)
+        log.exception("engine.crashed")
+        return EXIT_CRASHED
+    except Exception:  # the process's last word
+        log.exception("engine.crashed")
+        return EXIT_CRASHED
+    log.info("engine.stopped")
+    return 0
+
+
+def say_cpu_facts(loaded: LoadedModel, openblas_path: str | None) -> None:
+    """One line on Linux CPU: what makes it fast, or what to install and what its absence costs."""
+    if sys.platform != "linux" or loaded.device != "cpu":
+        return
+    if openblas_path is not None:
+        log.info("engine.cpu", extra={"openblas": openblas_path, "dtype": loaded.dtype})
+        return
+    log.warning(
+        "engine.no_openblas",
+        extra={
+            "install": openblas.PACKAGE,
+            "cost": "float32 products run at about 1.5 GFLOP/s instead of 80 or more",
+            "dtype": loaded.dtype,
+        },
+    )
+
+
+def _run(settings: Settings, signals: StopSignals, started_s: float) -> None:
+    """Everything that is opened here is closed in reverse order, whatever happens."""
+    with ExitStack() as opened:
+        folder = open_runtime_folder(Path(settings.runtime_dir))
+        opened.callback(os.close, lock_engine(folder))
+        opened.callback(remove_sockets, folder)
+        board = StatusBoard(Epoch(secrets.token_hex(8)), settings.restarts)
+        board.set_phase("loading", settings.model)
+        beating = HeartbeatSettings(step_limit_s=settings.step_limit_s, exit_with_parent=settings.exit_with_parent)
+        opened.enter_context(Heartbeat(folder, board, signals.stop, beating))
+        context: zmq.Context[zmq.Socket[bytes]] = opened.enter_context(zmq.Context())
+        requests = bind_requests(context, folder)
+        # The last Step and the Goodbye leave in the background: closing waits for them, but not for ever.
+        opened.callback(requests.close, linger=_LAST_WORDS_MS)
+        loop = _prepare(settings, board, requests, signals.stop)
+        signals.can_drain = True
+        board.set_phase("ready")
+        log.info("engine.ready", extra={"start_s": time.monotonic() - started_s, "epoch": board.epoch})
+        loop.run()
+
+
+def _prepare(
+    settings: Settings, board: StatusBoard, requests: "zmq.Socket[bytes]", stop: threading.Event
+) -> EngineLoop:
+    """Loads and warms the model; returns the loop that serves it."""
+    limit_device_memory()
+    path = find_model(settings.model)
+    tokenizer = TokenizerFiles.read(path, trust_remote_code=settings.trust_remote_code)
+    loaded = load_model(settings, path)
+    say_cpu_facts(loaded, openblas.LOADED_PATH)
+    batching = _warm(loaded, board, settings.max_rows)
+    facts = model_facts(loaded, tokenizer, settings, batching, HONOURED_FIELDS)
+    board.set_model(_model_status(facts), batching)
+    log.info("model.ready", extra=msgspec.structs.asdict(facts))
+    welcome = Welcome(epoch=board.epoch, protocol_version=PROTOCOL_VERSION, facts=facts, tokenizer=tokenizer.manifest)
+    return EngineLoop(
+        LoopParts(
+            model=loaded.model,
+            mailbox=Mailbox(requests, welcome, tokenizer, settings.lease_s),
+            board=board,
+            facts=facts,
+            stop=stop,
+            chunk_tokens=settings.prefill_step_size or CHUNK_TOKENS[loaded.device],
+            grace_s=settings.grace_s,
+            weights_bytes=loaded.weights_bytes,
+        )
+    )
+
+
+def _warm(loaded: LoadedModel, board: StatusBoard, max_rows: int) -> Batching:
+    """The probe runs the first kernels, so a device that hangs on them is caught by the step limit."""
+    board.set_phase("warming")
+    board.turn_began()
+    batching = probe_batching(loaded.model, max_rows)
+    board.turn_ended()
+    return batching
+
+
+def _model_status(facts: ModelFacts) -> ModelStatus:
+    return ModelStatus(
+        id=facts.id,
+        path=facts.path,
+        dtype=facts.dtype,
+        device=facts.device,
+        context_length=facts.context_length,
+        max_rows=facts.limits.max_rows,
+    )
+
+
+def _refuse(message: str) -> int:
+    """One line for the user; the status tells a supervisor not to try again."""
+    line = " ".join(message.removeprefix("engine: ").split())
+    sys.stderr.write(f"engine: {line}\n")
+    return EXIT_BAD_SETTING

@@ -11,9 +11,15 @@ FinishWord = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """Messages for the chat template, normalised: plain dicts with role and text content."""
+    """Messages for the chat template, normalised: plain dicts with role and text content.
+
+    The two flags are arguments of ChatTemplate.render; with continue_final_message the reply goes on
+    in the last message.
+    """
 
     messages: tuple[dict[str, Any], ...]
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
 
 
 @dataclass(frozen=True, slots=True)

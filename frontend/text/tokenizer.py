@@ -102,7 +102,7 @@ def load_tokenizer(folder: Path, bos: BosRule) -> Tokenizer:
     config = _json_object(folder / "tokenizer_config.json")
     _add_missing_tokens(backend, config)
     special_tokens = _special_tokens(_json_object(folder / "special_tokens_map.json") | config)
-    tokenizer = Tokenizer(backend, _completed(bos, backend, config, special_tokens), special_tokens)
+    tokenizer = Tokenizer(backend, _with_bos_id(bos, backend, special_tokens), special_tokens)
     tokenizer.chat_template = _chat_template(folder, config)
     return tokenizer
 
@@ -147,15 +147,10 @@ def _text_of(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _completed(
-    bos: BosRule, backend: tokenizers.Tokenizer, config: Mapping[str, Any], special_tokens: Mapping[str, str]
-) -> BosRule:
-    """What the engine left open is taken from the tokenizer's own files."""
+def _with_bos_id(bos: BosRule, backend: tokenizers.Tokenizer, special_tokens: Mapping[str, str]) -> BosRule:
+    """`add_bos_token` of the config is not read: tokenizer.json alone says what is added, as in transformers 5."""
     text = special_tokens.get("bos_token")
-    id_ = backend.token_to_id(text) if bos.id is None and text is not None else bos.id
-    configured: object = config.get("add_bos_token")
-    add = configured if bos.add is None and isinstance(configured, bool) else bos.add
-    return BosRule(id=id_, add=add)
+    return BosRule(id=backend.token_to_id(text), add=bos.add) if bos.id is None and text is not None else bos
 
 
 def _chat_template(folder: Path, config: Mapping[str, Any]) -> str | None:

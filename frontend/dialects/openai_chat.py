@@ -1,0 +1,176 @@
+"""OpenAI's chat completions: body to Generation, event to frames, choices to a whole reply. Pure functions."""
+
+from collections.abc import Mapping
+from typing import Final, Literal, assert_never
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from frontend.dialects.base import (
+    ChatPrompt,
+    ChoiceFinished,
+    ChoiceStarted,
+    ChoiceText,
+    FinishWord,
+    Generation,
+    ReplyEvent,
+    ReplyFacts,
+    ReplyFinished,
+    WholeChoice,
+)
+from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
+from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation
+from frontend.dialects.openai_messages import read_messages
+from frontend.dialects.openai_usage import UsageBody, usage_body
+from frontend.dialects.values import as_object, read_bool
+from frontend.errors import RequestError
+from protocol.errors import ErrorCode
+from protocol.messages import Usage
+
+_NO_TOOLS: Final = "tool calling is not available: leave it out"
+
+CHAT_FIELDS: Final[FieldTable] = {
+    "messages": Honoured(),
+    **SHARED_FIELDS,
+    "add_generation_prompt": Honoured("false: no new turn is opened"),
+    "continue_final_message": Honoured("true: the reply goes on in the last message"),
+    "logprobs": NeutralOnly((False,)),
+    "top_logprobs": NeutralOnly((0, -1)),
+    "tools": NeutralOnly(([],), _NO_TOOLS),
+    "tool_choice": NeutralOnly(("none", "auto"), _NO_TOOLS),
+    "functions": NeutralOnly(([],), _NO_TOOLS),
+    "function_call": NeutralOnly(("none", "auto"), _NO_TOOLS),
+    "parallel_tool_calls": Harmless("only read with tools"),
+    "modalities": NeutralOnly((["text"],), "this server writes text only: leave it out"),
+    "audio": NeutralOnly(advice="this server writes text only: leave it out"),
+    "prediction": NeutralOnly(),
+    "reasoning_effort": NeutralOnly(),
+    "thinking_token_budget": NeutralOnly(),
+    "include_reasoning": NeutralOnly((True,)),
+    "verbosity": NeutralOnly(("medium",)),
+    "web_search_options": NeutralOnly(advice="this server searches nothing: leave it out"),
+    "role_mapping": NeutralOnly(advice="the model's own chat template is used: leave it out"),
+    "chat_template": NeutralOnly(advice="the model's own chat template is used: leave it out"),
+    "chat_template_kwargs": NeutralOnly(({},)),
+    "documents": NeutralOnly(([],)),
+    "add_special_tokens": NeutralOnly((False,), "the chat template writes the special tokens: leave it out"),
+    "mm_processor_kwargs": Named(({},)),
+    "media_io_kwargs": Named(({},)),
+}
+
+
+class ChunkDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """What a frame adds to the message."""
+
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+
+
+class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """One choice in a frame."""
+
+    index: int
+    delta: ChunkDelta
+    logprobs: None = None
+    finish_reason: FinishWord | None = None
+
+
+class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """One frame. usage: absent unless asked for, then null in all frames but the last."""
+
+    id: str
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    created: int
+    model: str
+    choices: tuple[ChunkChoice, ...]
+    usage: UsageBody | UnsetType | None = UNSET
+
+
+class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """The reply of one choice."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str
+    refusal: None = None
+
+
+class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """One choice of a whole reply."""
+
+    index: int
+    message: ChatMessage
+    logprobs: None = None
+    finish_reason: FinishWord
+
+
+class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A reply that is not streamed."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: tuple[ChatChoice, ...]
+    usage: UsageBody
+
+
+def parse_chat(body: object) -> Generation:
+    """body: decoded JSON. Raises RequestError with the field as param."""
+    fields = as_object(body, "body")
+    ignored = check_fields(fields, CHAT_FIELDS)
+    conversation = read_messages(fields.get("messages"))
+    prompt = _prompt(fields, conversation.messages)
+    return read_generation(fields, (prompt,), ignored + conversation.ignored)
+
+
+def chat_frames(facts: ReplyFacts, event: ReplyEvent, include_usage: bool) -> list[msgspec.Struct]:
+    """The frames of one event, in order."""
+    match event:
+        case ChoiceStarted(choice=index):
+            choice = ChunkChoice(index=index, delta=ChunkDelta(role="assistant", content=""))
+        case ChoiceText(choice=index, text=text):
+            choice = ChunkChoice(index=index, delta=ChunkDelta(content=text))
+        case ChoiceFinished(choice=index, reason=reason):
+            choice = ChunkChoice(index=index, delta=ChunkDelta(), finish_reason=reason)
+        case ReplyFinished(usage=usage):
+            return [_chunk(facts, (), usage_body(usage))] if include_usage else []
+        case _ as never:
+            assert_never(never)
+    return [_chunk(facts, (choice,), None if include_usage else UNSET)]
+
+
+def chat_reply(facts: ReplyFacts, choices: list[WholeChoice], usage: Usage) -> ChatReply:
+    """The whole reply."""
+    return ChatReply(
+        id=facts.id,
+        created=facts.created,
+        model=facts.model,
+        choices=tuple(
+            ChatChoice(index=whole.choice, message=ChatMessage(content=whole.text), finish_reason=whole.reason)
+            for whole in choices
+        ),
+        usage=usage_body(usage),
+    )
+
+
+def _prompt(fields: Mapping[str, object], messages: tuple[dict[str, object], ...]) -> ChatPrompt:
+    """A trailing assistant message is history, as OpenAI, vLLM and mlx_lm.server have it, unless it is continued."""
+    is_continued = read_bool(fields, "continue_final_message", default=False)
+    is_prompted = read_bool(fields, "add_generation_prompt", default=not is_continued)
+    if is_continued and is_prompted:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            "`continue_final_message` and `add_generation_prompt` cannot both be true",
+            "continue_final_message",
+        )
+    if is_continued and messages[-1]["role"] != "assistant":
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            "`continue_final_message` needs a last message of the role assistant",
+            "continue_final_message",
+        )
+    return ChatPrompt(messages, add_generation_prompt=is_prompted, continue_final_message=is_continued)
+
+
+def _chunk(facts: ReplyFacts, choices: tuple[ChunkChoice, ...], usage: UsageBody | UnsetType | None) -> ChatChunk:
+    return ChatChunk(id=facts.id, created=facts.created, model=facts.model, choices=choices, usage=usage)

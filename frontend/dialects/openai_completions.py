@@ -1,0 +1,142 @@
+"""OpenAI's (legacy) completions: body to Generation, event to frames, choices to a whole reply. Pure functions."""
+
+from typing import Final, Literal, assert_never
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from frontend.dialects.base import (
+    ChoiceFinished,
+    ChoiceStarted,
+    ChoiceText,
+    FinishWord,
+    Generation,
+    Prompt,
+    ReplyEvent,
+    ReplyFacts,
+    ReplyFinished,
+    TextPrompt,
+    TokensPrompt,
+    WholeChoice,
+)
+from frontend.dialects.fields import FieldTable, Honoured, NeutralOnly, check_fields
+from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation, token_ids
+from frontend.dialects.openai_usage import UsageBody, usage_body
+from frontend.dialects.values import as_list, as_object, as_text, is_integer, wrong
+from frontend.errors import RequestError
+from protocol.errors import ErrorCode
+from protocol.messages import Usage
+
+MAX_PROMPTS: Final = 1_024
+_PROMPT_EXPECTED: Final = "a string, an array of strings, an array of token ids, or an array of such arrays"
+
+COMPLETION_FIELDS: Final[FieldTable] = {
+    "prompt": Honoured("one choice for each prompt"),
+    **SHARED_FIELDS,
+    "logprobs": NeutralOnly((False,)),
+    "top_logprobs": NeutralOnly((0, -1)),
+    "suffix": NeutralOnly(("",)),
+    "add_special_tokens": NeutralOnly((True,), "send token ids instead"),
+    "prompt_embeds": NeutralOnly(),
+}
+
+
+class CompletionChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """One choice in a frame."""
+
+    text: str
+    index: int
+    logprobs: None = None
+    finish_reason: FinishWord | None = None
+
+
+class CompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """One frame. usage: absent unless asked for, then null in all frames but the last."""
+
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    choices: tuple[CompletionChunkChoice, ...]
+    usage: UsageBody | UnsetType | None = UNSET
+
+
+class CompletionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A reply that is not streamed."""
+
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    choices: tuple[CompletionChunkChoice, ...]
+    usage: UsageBody
+
+
+def parse_completion(body: object) -> Generation:
+    """body: decoded JSON. Raises RequestError with the field as param."""
+    fields = as_object(body, "body")
+    ignored = check_fields(fields, COMPLETION_FIELDS)
+    return read_generation(fields, _prompts(fields.get("prompt")), ignored)
+
+
+def completion_frames(facts: ReplyFacts, event: ReplyEvent, include_usage: bool) -> list[msgspec.Struct]:
+    """The frames of one event, in order."""
+    match event:
+        case ChoiceStarted():
+            return []
+        case ChoiceText(choice=index, text=text):
+            choice = CompletionChunkChoice(text=text, index=index)
+        case ChoiceFinished(choice=index, reason=reason):
+            choice = CompletionChunkChoice(text="", index=index, finish_reason=reason)
+        case ReplyFinished(usage=usage):
+            return [_chunk(facts, (), usage_body(usage))] if include_usage else []
+        case _ as never:
+            assert_never(never)
+    return [_chunk(facts, (choice,), None if include_usage else UNSET)]
+
+
+def completion_reply(facts: ReplyFacts, choices: list[WholeChoice], usage: Usage) -> CompletionReply:
+    """The whole reply."""
+    return CompletionReply(
+        id=facts.id,
+        created=facts.created,
+        model=facts.model,
+        choices=tuple(
+            CompletionChunkChoice(text=whole.text, index=whole.choice, finish_reason=whole.reason) for whole in choices
+        ),
+        usage=usage_body(usage),
+    )
+
+
+def _prompts(value: object) -> tuple[Prompt, ...]:
+    if value is None:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"`prompt` is missing: it must be {_PROMPT_EXPECTED}", "prompt")
+    if isinstance(value, str):
+        return (TextPrompt(value),)
+    items = as_list(value, "prompt", _PROMPT_EXPECTED)
+    if not items:
+        raise wrong("prompt", items, _PROMPT_EXPECTED + ", and not empty")
+    if is_integer(items[0]):
+        return (TokensPrompt(token_ids(items, "prompt")),)
+    if len(items) > MAX_PROMPTS:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"`prompt` has {len(items)} prompts, at most {MAX_PROMPTS} are taken", "prompt"
+        )
+    if isinstance(items[0], str):
+        return tuple(TextPrompt(as_text(item, f"prompt[{index}]")) for index, item in enumerate(items))
+    if isinstance(items[0], list):
+        return tuple(_tokens_prompt(item, f"prompt[{index}]") for index, item in enumerate(items))
+    raise wrong("prompt[0]", items[0], "a string, a token id or an array of token ids")
+
+
+def _tokens_prompt(value: object, name: str) -> TokensPrompt:
+    ids = as_list(value, name)
+    if not ids:
+        raise wrong(name, ids, "an array of at least one token id")
+    return TokensPrompt(token_ids(ids, name))
+
+
+def _chunk(
+    facts: ReplyFacts, choices: tuple[CompletionChunkChoice, ...], usage: UsageBody | UnsetType | None
+) -> CompletionChunk:
+    return CompletionChunk(id=facts.id, created=facts.created, model=facts.model, choices=choices, usage=usage)

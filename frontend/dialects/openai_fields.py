@@ -1,0 +1,210 @@
+"""What both OpenAI dialects share: the verdict on each common field, and the settings of a Generation.
+
+The lists hold OpenAI's API, vLLM's extensions and mlx_lm.server's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from frontend.dialects.base import Generation, Prompt
+from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
+from frontend.dialects.values import (
+    Bounds,
+    as_list,
+    as_object,
+    as_text,
+    is_integer,
+    read_bool,
+    read_integer,
+    read_number,
+    read_text,
+    wrong,
+)
+from frontend.errors import RequestError
+from protocol.errors import ErrorCode
+from protocol.sampling import Sampling
+
+MAX_STOPS: Final = 16
+MAX_STOP_IDS: Final = 1_024
+MAX_TIMEOUT_S: Final = 1_000_000
+MAX_TEMPERATURE: Final = 100
+_COUNT: Final = Bounds(least=1, most=2**53)
+_INT64: Final = Bounds(least=-(2**63), most=2**63 - 1)
+
+_UNCONSTRAINED: Final = NeutralOnly(advice="constrained output is not available: leave it out")
+_ONE_CHOICE: Final = NeutralOnly((1,), "one choice a request: send several requests")
+
+SHARED_FIELDS: Final[FieldTable] = {
+    "model": Honoured("null, or one of the served names"),
+    "stream": Honoured(),
+    "stream_options": Honoured("only with stream"),
+    "max_tokens": Honoured("left out: to the end of the context"),
+    "max_completion_tokens": Honoured("wins over max_tokens, as in vLLM and mlx_lm.server"),
+    "temperature": Honoured("0 is greedy, and the default"),
+    "seed": Honoured("any 64-bit integer; only its lower 63 bits count"),
+    "stop": Honoured("a string or up to 16; the one completed first ends the text"),
+    "stop_token_ids": Honoured(),
+    "include_stop_str_in_output": Honoured(),
+    "ignore_eos": Honoured(),
+    "min_tokens": Honoured(),
+    "skip_special_tokens": Honoured(),
+    "timeout": Honoured("Convoy's own: seconds for the whole request"),
+    "user": Honoured("must be a string; nothing is counted by user"),
+    "n": _ONE_CHOICE,
+    "best_of": _ONE_CHOICE,
+    "top_p": NeutralOnly((1,)),
+    "top_k": NeutralOnly((0, -1)),
+    "min_p": NeutralOnly((0,)),
+    "typical_p": NeutralOnly((1,)),
+    "xtc_probability": NeutralOnly((0,)),
+    "xtc_threshold": Harmless("only read with xtc_probability"),
+    "repetition_penalty": NeutralOnly((1, 0)),
+    "repetition_context_size": Harmless("only read with repetition_penalty"),
+    "presence_penalty": NeutralOnly((0,)),
+    "presence_context_size": Harmless("only read with presence_penalty"),
+    "frequency_penalty": NeutralOnly((0,)),
+    "frequency_context_size": Harmless("only read with frequency_penalty"),
+    "length_penalty": NeutralOnly((1,)),
+    "logit_bias": NeutralOnly(({},)),
+    "logits_processors": NeutralOnly(([],)),
+    "allowed_token_ids": NeutralOnly(([],)),
+    "bad_words": NeutralOnly(([],)),
+    "use_beam_search": NeutralOnly((False,)),
+    "early_stopping": NeutralOnly((False,)),
+    "prompt_logprobs": NeutralOnly((False,)),
+    "echo": NeutralOnly((False,)),
+    "response_format": NeutralOnly(({"type": "text"},), "constrained output is not available: leave it out"),
+    "guided_json": _UNCONSTRAINED,
+    "guided_regex": _UNCONSTRAINED,
+    "guided_choice": _UNCONSTRAINED,
+    "guided_grammar": _UNCONSTRAINED,
+    "guided_decoding_backend": Harmless("only read with another guided field"),
+    "guided_whitespace_pattern": Harmless("only read with another guided field"),
+    "structured_outputs": _UNCONSTRAINED,
+    "structural_tag": _UNCONSTRAINED,
+    "grammar": _UNCONSTRAINED,
+    "json_schema": _UNCONSTRAINED,
+    "adapters": NeutralOnly(advice="no adapter is mounted: leave it out"),
+    "draft_model": NeutralOnly(("default_model",)),
+    "num_draft_tokens": NeutralOnly((0,)),
+    "truncate_prompt_tokens": NeutralOnly(advice="shorten the prompt"),
+    "spaces_between_special_tokens": NeutralOnly((True,)),
+    "return_tokens_as_token_ids": NeutralOnly((False,)),
+    "return_token_ids": NeutralOnly((False,)),
+    "priority": NeutralOnly((0,)),
+    "kv_transfer_params": NeutralOnly(({},)),
+    "vllm_xargs": NeutralOnly(({},)),
+    "cache_salt": Harmless("no prefix is shared between requests"),
+    "prompt_cache_key": Harmless("steers only where OpenAI caches"),
+    "prompt_cache_retention": Harmless("steers only how long OpenAI caches"),
+    "safety_identifier": Harmless("nothing is counted by user"),
+    "metadata": Harmless("belongs to stored completions, and none is stored"),
+    "store": Named((False,)),
+    "service_tier": Named(("auto", "default")),
+    "request_id": Named(),
+}
+
+STREAM_OPTIONS_FIELDS: Final[FieldTable] = {
+    "include_usage": Honoured(),
+    "include_obfuscation": Named((False,)),
+    "continuous_usage_stats": NeutralOnly((False,)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """How a reply is delivered. ignored: names of the options that have no effect."""
+
+    is_stream: bool
+    include_usage: bool = False
+    ignored: tuple[str, ...] = ()
+
+
+def read_generation(body: Mapping[str, object], prompts: tuple[Prompt, ...], ignored: tuple[str, ...]) -> Generation:
+    """All honoured fields that both dialects share. Raises RequestError naming the field."""
+    read_text(body, "user")
+    stream = _stream_options(body)
+    max_tokens = read_integer(body, "max_tokens", _COUNT)
+    max_completion_tokens = read_integer(body, "max_completion_tokens", _COUNT)
+    return Generation(
+        model=read_text(body, "model"),
+        prompts=prompts,
+        sampling=Sampling(temperature=read_number(body, "temperature", Bounds(0, MAX_TEMPERATURE)) or 0.0),
+        max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
+        seed=read_integer(body, "seed", _INT64),
+        stops=_stops(body.get("stop")),
+        stop_ids=_stop_ids(body.get("stop_token_ids")),
+        include_stop=read_bool(body, "include_stop_str_in_output", default=False),
+        ignore_eos=read_bool(body, "ignore_eos", default=False),
+        min_tokens=read_integer(body, "min_tokens", Bounds(0, 2**53)) or 0,
+        skip_special_tokens=read_bool(body, "skip_special_tokens", default=True),
+        timeout_s=_timeout_s(body),
+        is_stream=stream.is_stream,
+        include_usage=stream.include_usage,
+        ignored=tuple(dict.fromkeys(ignored + stream.ignored)),
+    )
+
+
+def _stream_options(body: Mapping[str, object]) -> StreamOptions:
+    is_stream = read_bool(body, "stream", default=False)
+    value = body.get("stream_options")
+    if value is None:
+        return StreamOptions(is_stream)
+    options = as_object(value, "stream_options")
+    if not is_stream:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, "`stream_options` is only allowed when `stream` is true", "stream_options"
+        )
+    ignored = check_fields(options, STREAM_OPTIONS_FIELDS, prefix="stream_options.")
+    include_usage = options.get("include_usage")
+    if include_usage is not None and not isinstance(include_usage, bool):
+        raise wrong("stream_options.include_usage", include_usage, "true or false")
+    return StreamOptions(is_stream, include_usage is True, ignored)
+
+
+def _stops(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        stops = [value]
+    else:
+        items = as_list(value, "stop", "a string or an array of strings")
+        stops = [as_text(item, f"stop[{index}]") for index, item in enumerate(items)]
+    if len(stops) > MAX_STOPS:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"`stop` has {len(stops)} strings, at most {MAX_STOPS} are taken", "stop"
+        )
+    if "" in stops:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "`stop` must not hold an empty string", "stop")
+    return tuple(dict.fromkeys(stops))
+
+
+def _stop_ids(value: object) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    ids = as_list(value, "stop_token_ids")
+    if len(ids) > MAX_STOP_IDS:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"`stop_token_ids` has {len(ids)} ids, at most {MAX_STOP_IDS} are taken",
+            "stop_token_ids",
+        )
+    return token_ids(ids, "stop_token_ids")
+
+
+def token_ids(values: list[object], name: str) -> tuple[int, ...]:
+    """Token ids. Raises RequestError for anything that is not an integer from 0 to 2**32 - 1."""
+    ids: list[int] = []
+    for value in values:
+        if not isinstance(value, int) or not is_integer(value) or not 0 <= value < 2**32:
+            raise wrong(name, value, "an array of token ids")
+        ids.append(value)
+    return tuple(ids)
+
+
+def _timeout_s(body: Mapping[str, object]) -> float | None:
+    timeout_s = read_number(body, "timeout", Bounds(0, MAX_TIMEOUT_S))
+    if timeout_s == 0:
+        raise wrong("timeout", body["timeout"], "a number of seconds above 0")
+    return timeout_s

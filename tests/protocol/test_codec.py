@@ -33,6 +33,7 @@ def _submit(**fields: Any) -> Submit:
     return Submit(**(whole | fields))  # type: ignore[arg-type]  # test data
 
 
+@settings(deadline=None)
 @given(TokenIds)
 def test_token_ids_survive_packing(ids: list[int]) -> None:
     """unpack(pack(ids)) == ids over the whole u32 range."""
@@ -44,6 +45,7 @@ def test_token_ids_are_little_endian_u32() -> None:
     assert pack_ids([1, 2**32 - 2]) == b"\x01\x00\x00\x00\xfe\xff\xff\xff"
 
 
+@settings(deadline=None)
 @given(TokenIds)
 def test_token_ids_are_the_same_on_a_big_endian_machine(ids: list[int]) -> None:
     """The swap of the other byte order undoes itself; here it is applied on the wrong one to see it work."""
@@ -147,7 +149,7 @@ def test_the_last_of_two_equal_keys_holds() -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_random_bytes_are_an_error(frame: bytes) -> None:
     """No bytes raise anything else."""
     for decode in (decode_to_engine, decode_from_engine, decode_status):
@@ -156,7 +158,7 @@ def test_random_bytes_are_an_error(frame: bytes) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_a_damaged_frame_is_read_or_is_an_error(data: st.DataObject) -> None:
     """One flipped byte gives another message or a ProtocolError."""
     frame = bytearray(encode(_submit(stop_ids=(1, 2), generated=b"abcd")))

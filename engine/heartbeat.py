@@ -87,7 +87,10 @@ class Heartbeat:
         """Beats at a fixed interval; the wait is for the end, not for time to pass."""
         while not self._closing.wait(self._settings.interval_s):
             self._push()
-            self._end_if_stuck()
+            age_s = self._board.turn_age_s
+            if age_s > self._settings.step_limit_s:
+                self._end_stuck(age_s)
+                return
             self._watch_parent()
         self._push()
         self._release()
@@ -99,10 +102,7 @@ class Heartbeat:
         self._socket.close()
         self._context.term()
 
-    def _end_if_stuck(self) -> None:
-        age_s = self._board.turn_age_s
-        if age_s <= self._settings.step_limit_s:
-            return
+    def _end_stuck(self, age_s: float) -> None:
         log.critical("engine.stuck", extra={"turn_age_s": age_s, "step_limit_s": self._settings.step_limit_s})
         self._board.set_phase("failed", f"a device step took longer than {self._settings.step_limit_s:g} s")
         self._push()

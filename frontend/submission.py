@@ -32,7 +32,8 @@ def resolve_model(name: str | None, facts: ModelFacts, served_names: Sequence[st
     """The name to answer with. Raises RequestError(MODEL_NOT_FOUND) naming what is served."""
     if name is None:
         return facts.id
-    if name == facts.id or name in facts.aliases or name in served_names or ANY_NAME in served_names:
+    names = {facts.id, *facts.aliases, *served_names}
+    if name in names or ANY_NAME in names:
         return name
     served = ", ".join(f"`{known}`" for known in served_models(facts, served_names))
     raise RequestError(
@@ -79,8 +80,13 @@ def clamped(max_tokens: int | None, prompt_tokens: int, facts: ModelFacts) -> in
 
 def _tokenised(prompt: Prompt, text: ModelText) -> list[int]:
     match prompt:
-        case ChatPrompt(messages=messages):
-            return text.tokenizer.encode_rendered(text.template.render(list(messages)))
+        case ChatPrompt():
+            rendered = text.template.render(
+                prompt.messages,
+                add_generation_prompt=prompt.add_generation_prompt,
+                continue_final_message=prompt.continue_final_message,
+            )
+            return text.tokenizer.encode_rendered(rendered)
         case TextPrompt(text=raw):
             return text.tokenizer.encode_text(raw)
         case TokensPrompt(ids=ids):

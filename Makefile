@@ -1,0 +1,36 @@
+# make setup | serve | test | soak | bench | clean.  ARGS are passed on: make serve ARGS="--port 9000"
+ARGS ?=
+BIN := .venv/bin
+# Named after the folder: a virtual environment does not survive a move.
+READY := .venv/.ready$(subst /,-,$(CURDIR))
+BENCH ?= load
+
+.PHONY: setup serve test soak bench clean
+
+setup: $(READY)
+
+$(READY): deploy/setup.sh pyproject.toml requirements.lock
+	@sh deploy/setup.sh $@
+
+serve: setup
+	@exec $(BIN)/engine-ctl serve $(ARGS)
+
+test: setup
+	@$(BIN)/engine-ctl pull smollm2
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+soak: setup
+	@$(BIN)/engine-ctl pull smollm2
+	@$(BIN)/python -m pytest -q -m soak $(ARGS)
+
+# One of bench/'s programs: make bench BENCH=step ARGS="--help"
+bench: setup
+	@$(BIN)/python -m bench.$(BENCH) $(ARGS)
+
+clean:
+	@rm -rf .venv build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

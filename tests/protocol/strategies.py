@@ -67,5 +67,7 @@ def structs_of(module: Any) -> dict[str, type[msgspec.Struct]]:
     return {
         name: value
         for name, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__module__ == module.__name__
+        if isinstance(value, type)
+        and issubclass(value, msgspec.Struct)
+        and (value.__module__, value.__name__) == (module.__name__, name)
     }

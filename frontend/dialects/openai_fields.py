@@ -127,17 +127,21 @@ def read_generation(body: Mapping[str, object], prompts: tuple[Prompt, ...], ign
     stream = _stream_options(body)
     max_tokens = read_integer(body, "max_tokens", _COUNT)
     max_completion_tokens = read_integer(body, "max_completion_tokens", _COUNT)
+    limit = max_tokens if max_completion_tokens is None else max_completion_tokens
+    min_tokens = read_integer(body, "min_tokens", Bounds(0, 2**53)) or 0
+    if limit is not None and min_tokens > limit:
+        raise wrong("min_tokens", min_tokens, f"at most the {limit} tokens that are asked for")
     return Generation(
         model=read_text(body, "model"),
         prompts=prompts,
         sampling=Sampling(temperature=read_number(body, "temperature", Bounds(0, MAX_TEMPERATURE)) or 0.0),
-        max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
+        max_tokens=limit,
         seed=read_integer(body, "seed", _INT64),
         stops=_stops(body.get("stop")),
         stop_ids=_stop_ids(body.get("stop_token_ids")),
         include_stop=read_bool(body, "include_stop_str_in_output", default=False),
         ignore_eos=read_bool(body, "ignore_eos", default=False),
-        min_tokens=read_integer(body, "min_tokens", Bounds(0, 2**53)) or 0,
+        min_tokens=min_tokens,
         skip_special_tokens=read_bool(body, "skip_special_tokens", default=True),
         timeout_s=_timeout_s(body),
         is_stream=stream.is_stream,

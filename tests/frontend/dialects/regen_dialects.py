@@ -1,0 +1,117 @@
+"""Rewrites goldens/sse, errors.json and fields.json: `python -m tests.frontend.dialects.regen_dialects`."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import msgspec
+
+from frontend.dialects import openai_chat, openai_completions
+from frontend.dialects.base import (
+    ChoiceFinished,
+    ChoiceStarted,
+    ChoiceText,
+    ReplyEvent,
+    ReplyFacts,
+    ReplyFinished,
+    WholeChoice,
+)
+from frontend.dialects.fields import FieldTable
+from frontend.dialects.openai_fields import STREAM_OPTIONS_FIELDS
+from frontend.dialects.openai_messages import MESSAGE_FIELDS, PART_FIELDS
+from frontend.errors import HTTP_MEANINGS, RequestError, error_body
+from frontend.sse import DONE, frame
+from protocol.errors import ErrorCode
+from protocol.messages import Usage
+
+GOLDENS = Path(__file__).parents[3] / "goldens"
+
+USAGE = Usage(prompt_tokens=21, completion_tokens=8, cached_tokens=16)
+ONE_CHOICE: list[ReplyEvent] = [
+    ChoiceStarted(0),
+    ChoiceText(0, "Hello"),
+    ChoiceText(0, ' "world" 😀\n'),
+    ChoiceFinished(0, "stop"),
+    ReplyFinished(USAGE),
+]
+TWO_CHOICES: list[ReplyEvent] = [
+    ChoiceStarted(0),
+    ChoiceText(0, "one"),
+    ChoiceStarted(1),
+    ChoiceText(1, "two"),
+    ChoiceFinished(1, "stop"),
+    ChoiceText(0, " more"),
+    ChoiceFinished(0, "length"),
+    ReplyFinished(USAGE),
+]
+TABLES: dict[str, FieldTable] = {
+    "chat": openai_chat.CHAT_FIELDS,
+    "chat.messages[]": MESSAGE_FIELDS,
+    "chat.messages[].content[]": PART_FIELDS,
+    "completions": openai_completions.COMPLETION_FIELDS,
+    "stream_options": STREAM_OPTIONS_FIELDS,
+}
+
+Frames = Callable[[ReplyFacts, ReplyEvent, bool], list[msgspec.Struct]]
+
+
+def facts(prefix: str) -> ReplyFacts:
+    """The same in every golden."""
+    return ReplyFacts(id=f"{prefix}-0123456789abcdef", model="smollm2", created=1_700_000_000)
+
+
+def transcript(frames: Frames, reply: ReplyFacts, events: list[ReplyEvent], include_usage: bool) -> str:
+    """A whole stream as it goes over the wire."""
+    sent = [frame(content) for event in events for content in frames(reply, event, include_usage)]
+    return b"".join([*sent, DONE]).decode()
+
+
+def whole(content: msgspec.Struct) -> str:
+    """A reply that is not streamed, in one line as it is sent."""
+    return msgspec.json.encode(content).decode() + "\n"
+
+
+def golden_texts() -> dict[str, str]:
+    """Every golden of this part, by its path in goldens/."""
+    chat, completion = facts("chatcmpl"), facts("cmpl")
+    choices = [
+        WholeChoice(0, ["Hello", ' "world" 😀\n'], "stop"),
+        WholeChoice(1, ["two"], "length"),
+    ]
+    broken = [frame(content) for event in ONE_CHOICE[:2] for content in openai_chat.chat_frames(chat, event, False)]
+    broken.append(frame(error_body(RequestError(ErrorCode.DECODE_FAILED, "the row failed"))))
+    chat_frames, completion_frames = openai_chat.chat_frames, openai_completions.completion_frames
+    return {
+        "sse/chat.txt": transcript(chat_frames, chat, ONE_CHOICE, False),
+        "sse/chat_usage.txt": transcript(chat_frames, chat, ONE_CHOICE, True),
+        "sse/chat_two_choices.txt": transcript(chat_frames, chat, TWO_CHOICES, True),
+        "sse/chat_broken.txt": b"".join(broken).decode(),
+        "sse/completions.txt": transcript(completion_frames, completion, ONE_CHOICE, False),
+        "sse/completions_usage.txt": transcript(completion_frames, completion, ONE_CHOICE, True),
+        "sse/completions_two_choices.txt": transcript(completion_frames, completion, TWO_CHOICES, True),
+        "sse/chat_whole.json": whole(openai_chat.chat_reply(chat, choices, USAGE)),
+        "sse/completions_whole.json": whole(openai_completions.completion_reply(completion, choices, USAGE)),
+        "errors.json": _pretty({code.value: asdict(meaning) for code, meaning in HTTP_MEANINGS.items()}),
+        "fields.json": _pretty({name: _verdicts(table) for name, table in TABLES.items()}),
+    }
+
+
+def _verdicts(table: FieldTable) -> dict[str, object]:
+    return {name: {"verdict": type(rule).__name__, **asdict(rule)} for name, rule in table.items()}
+
+
+def _pretty(content: object) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def main() -> None:
+    """Writes them all."""
+    for name, text in golden_texts().items():
+        path = GOLDENS / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

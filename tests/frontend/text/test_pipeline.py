@@ -1,0 +1,113 @@
+"""TextPipeline: stop strings cut the text wherever tokens are cut, and no part of one leaves."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from frontend.text.events import TextOutput
+from frontend.text.pipeline import TextPipeline
+from frontend.text.tokenizer import Tokenizer
+
+TEXT = "The fox STOPS here 😀 and 漢字 STOP there. END"
+STOPS = ["STOP", " STOP", "😀", "漢字 ", "The", "D", "STOPS", "fox STOPS here 😀 and", "there. END", "nowhere"]
+
+
+def machine(tokenizer: Tokenizer, *stops: str, include_stop: bool = False) -> TextPipeline:
+    """A pipeline with the usual settings."""
+    return TextPipeline(tokenizer, stops=stops, include_stop=include_stop, skip_special_tokens=True)
+
+
+def run(pipeline: TextPipeline, feeds: list[list[int]]) -> TextOutput:
+    """The joined text of all feeds and the finish, with the last verdict."""
+    outputs = [*(pipeline.feed(ids) for ids in feeds), pipeline.finish()]
+    return TextOutput("".join(output.text for output in outputs), outputs[-1].is_stopped, outputs[-1].consumed_tokens)
+
+
+def cut_at(text: str, stop: str, include_stop: bool) -> str:
+    """What must be seen of a text."""
+    at = text.find(stop)
+    return text if at < 0 else text[: at + len(stop) * include_stop]
+
+
+@pytest.mark.parametrize("include_stop", [False, True])
+@pytest.mark.parametrize("stop", STOPS)
+def test_text_is_cut_at_the_stop_at_every_split(tokenizer: Tokenizer, stop: str, include_stop: bool) -> None:
+    """At once, one by one, and at each cut in two."""
+    ids = tokenizer.encode_rendered(TEXT)
+    feeds = [[ids], [[id_] for id_ in ids], *([ids[:cut], ids[cut:]] for cut in range(len(ids) + 1))]
+    results = {run(machine(tokenizer, stop, include_stop=include_stop), feed) for feed in feeds}
+    assert len(results) == 1
+    result = results.pop()
+    assert result.text == cut_at(TEXT, stop, include_stop)
+    assert result.is_stopped == (stop in TEXT)
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_no_delta_holds_a_part_of_the_stop(tokenizer: Tokenizer, stop: str) -> None:
+    """What has left at any moment is a beginning of the cut text."""
+    pipeline, sent = machine(tokenizer, stop), ""
+    for id_ in tokenizer.encode_rendered(TEXT):
+        sent += pipeline.feed([id_]).text
+        assert cut_at(TEXT, stop, False).startswith(sent)
+
+
+def test_consumed_tokens_end_with_the_token_that_completed_the_stop(tokenizer: Tokenizer) -> None:
+    """Tokens behind the stop are not counted, also when they come in the same feed."""
+    ids = tokenizer.encode_rendered(TEXT)
+    completing = next(count for count in range(len(ids) + 1) if "STOP" in tokenizer.decode(ids[:count], True))
+    assert machine(tokenizer, "STOP").feed(ids).consumed_tokens == completing
+
+
+def test_feeds_after_the_stop_return_nothing(tokenizer: Tokenizer) -> None:
+    """The verdict stays, the text does not grow."""
+    ids = tokenizer.encode_rendered(TEXT)
+    pipeline = machine(tokenizer, "fox")
+    stopped = pipeline.feed(ids)
+    assert pipeline.feed(ids) == TextOutput("", True, stopped.consumed_tokens)
+    assert pipeline.finish() == TextOutput("", True, stopped.consumed_tokens)
+
+
+def test_the_stop_completed_first_wins(tokenizer: Tokenizer) -> None:
+    """Whatever the order in the list; of two that end together, the longer."""
+    ids = tokenizer.encode_rendered("one two three four")
+    for stops in (("three", "two"), ("two", "three")):
+        assert run(machine(tokenizer, *stops), [ids]).text == "one "
+    for stops in (("two", "one two"), ("one two", "two")):
+        assert run(machine(tokenizer, *stops), [ids]).text == ""
+
+
+def test_stop_at_the_first_token_leaves_no_text(tokenizer: Tokenizer) -> None:
+    """Nothing is sent before it."""
+    ids = tokenizer.encode_rendered("STOP")
+    assert run(machine(tokenizer, "S"), [[id_] for id_ in ids]).text == ""
+
+
+def test_text_held_at_the_end_is_released(tokenizer: Tokenizer) -> None:
+    """The beginning of a stop that never came is text."""
+    ids = tokenizer.encode_rendered("the ST")
+    assert run(machine(tokenizer, "STOP"), [ids]) == TextOutput("the ST", False, len(ids))
+
+
+def test_special_tokens_show_only_when_asked(byte_level: Tokenizer) -> None:
+    """skip_special_tokens reaches the detokenizer, and a special token can be a stop string then."""
+    ids = byte_level.encode_rendered("hello<|im_end|> there")
+    shown = TextPipeline(byte_level, stops=(), include_stop=False, skip_special_tokens=False)
+    assert run(shown, [ids]).text == "hello<|im_end|> there"
+    assert run(machine(byte_level), [ids]).text == "hello there"
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_ids_any_stops_any_cut(byte_level: Tokenizer, metaspace: Tokenizer, data: st.DataObject) -> None:
+    """Random ids, half characters included: the text never depends on how the ids arrive."""
+    for tokenizer in (byte_level, metaspace):
+        ids = data.draw(st.lists(st.integers(0, tokenizer.vocabulary_size - 1), max_size=25))
+        whole = run(machine(tokenizer), [ids]).text
+        places = st.integers(0, max(0, len(whole) - 1))
+        stops = [whole[at : at + length] for at, length in data.draw(st.lists(st.tuples(places, st.integers(1, 5))))]
+        stops = tuple(stop for stop in stops if stop)
+        cut = data.draw(st.integers(0, len(ids)))
+        expected = run(machine(tokenizer, *stops), [[id_] for id_ in ids])
+        assert run(machine(tokenizer, *stops), [ids]) == expected
+        assert run(machine(tokenizer, *stops), [ids[:cut], ids[cut:]]) == expected
+        assert expected.is_stopped == bool(stops)

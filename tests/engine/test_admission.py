@@ -1,0 +1,70 @@
+"""What a Submit must be to become a row."""
+
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages import SubmitId
+from protocol.sampling import Sampling
+from tests.fakes.loop_driver import LoopDriver, facts_of
+from tests.fakes.models import prompt_of, tiny_model
+from tests.parity.oracle import solo_tokens
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "param"),
+    [
+        ({"model": "other"}, ErrorCode.MODEL_NOT_FOUND, "model"),
+        ({"adapter": "x"}, ErrorCode.UNSUPPORTED, "adapter"),
+        ({"priority": 3}, ErrorCode.UNSUPPORTED, "priority"),
+        ({"sampling": Sampling(top_p=0.5)}, ErrorCode.UNSUPPORTED, "top_p"),
+        ({"sampling": Sampling(repetition_penalty=1.1)}, ErrorCode.UNSUPPORTED, "repetition_penalty"),
+    ],
+)
+def test_unsupported_submits_are_rejected_by_name(
+    driver: LoopDriver, changes: dict[str, Any], code: ErrorCode, param: str
+) -> None:
+    """What the engine cannot do is refused with the field's name and never touches the device."""
+    driver.submit("a", prompt_of(5), **changes)
+    driver.submit("b", prompt_of(5), max_tokens=3)
+    driver.run_until_idle()
+    error = driver.mailbox.rejected[SubmitId("a")]
+    assert (error.code, error.param) == (code, param)
+    assert len(driver.tokens("b")) == 3
+
+
+@pytest.mark.parametrize(
+    ("prompt", "code"),
+    [
+        ([], ErrorCode.INVALID_REQUEST),
+        ([100_000], ErrorCode.INVALID_REQUEST),
+        (prompt_of(4_096), ErrorCode.CONTEXT_LENGTH_EXCEEDED),
+    ],
+)
+def test_bad_prompts_are_rejected(driver: LoopDriver, prompt: list[int], code: ErrorCode) -> None:
+    """An empty, foreign or too long prompt costs its own request only."""
+    driver.submit("a", prompt)
+    driver.turn()
+    assert driver.mailbox.rejected[SubmitId("a")].code == code
+    assert driver.live_ids() == []
+
+
+def test_a_running_id_is_not_taken_twice(driver: LoopDriver) -> None:
+    """A second Submit with a live id is rejected; the first goes on."""
+    driver.submit("a", prompt_of(5), max_tokens=3)
+    driver.submit("a", prompt_of(6), max_tokens=3)
+    driver.run_until_idle()
+    assert driver.mailbox.rejected[SubmitId("a")].code == ErrorCode.DUPLICATE_ID
+    assert driver.tokens("a") == solo_tokens(tiny_model("llama"), prompt_of(5), 3)
+
+
+def test_a_full_queue_asks_to_come_back(driver: LoopDriver) -> None:
+    """Beyond max_waiting a Submit is rejected with a time to retry."""
+    facts = facts_of(tiny_model("llama"), max_rows=1)
+    driver = LoopDriver(tiny_model("llama"), facts)
+    for index in range(facts.limits.max_waiting + 1):
+        driver.submit(str(index), prompt_of(3), max_tokens=1)
+    driver.turn()
+    error = driver.mailbox.rejected[SubmitId(str(facts.limits.max_waiting))]
+    assert (error.code, error.retry_after_s) == (ErrorCode.QUEUE_FULL, 1.0)

@@ -1,0 +1,263 @@
+"""The schedule: who joins when, what runs between two steps, how the loop stops."""
+
+import itertools
+from typing import Any
+
+import pytest
+from mlx_lm.models.cache import KVCache
+
+from engine import prefill
+from engine.cache.full import FullBatch
+from engine.cache.layout import Layout
+from engine.memory import CLEAR_EVERY_STEPS
+from protocol.errors import ErrorCode
+from protocol.messages import SubmitId
+from tests.fakes.loop_driver import LoopDriver, facts_of
+from tests.fakes.models import prompt_of, tiny_model
+from tests.parity.oracle import solo_tokens
+
+
+def test_queued_short_requests_join_before_the_first_step(driver: LoopDriver, events: list[str]) -> None:
+    """B1: with nothing decoding, three short requests prefill back to back and all join one step."""
+    for index in range(3):
+        driver.submit(str(index), prompt_of(5 + index, index))
+    driver.turn()
+    assert events == ["run_chunk", "first_token"] * 3 + ["launch_forward", "launch_sample"]
+    assert len(driver.loop._batch) == 3
+
+
+def test_first_token_is_told_before_the_next_joiner_prefills(
+    driver: LoopDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Token 0 leaves when it is read, not after the whole burst."""
+    told_at_chunk: list[int] = []
+    original = prefill.run_chunk
+
+    def recording(*arguments: Any) -> int:
+        told_at_chunk.append(len(driver.deltas))
+        return original(*arguments)
+
+    monkeypatch.setattr(prefill, "run_chunk", recording)
+    for index in range(3):
+        driver.submit(str(index), prompt_of(6, index))
+    driver.turn()
+    assert told_at_chunk == [0, 1, 2]
+
+
+def test_running_rows_emit_between_two_chunks_of_a_joiner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B2: beside decoding rows, a prompt ten chunks long lets every row emit between any two chunks."""
+    driver = LoopDriver(tiny_model("llama"), chunk_tokens=16)
+    for id_ in ("a", "b"):
+        driver.submit(id_, prompt_of(5), max_tokens=200)
+    driver.turn(3)
+    told: list[tuple[int, int]] = []
+    original = prefill.run_chunk
+
+    def recording(*arguments: Any) -> int:
+        told.append((len(driver.tokens("a")), len(driver.tokens("b"))))
+        return original(*arguments)
+
+    monkeypatch.setattr(prefill, "run_chunk", recording)
+    driver.submit("long", prompt_of(160), max_tokens=4)
+    driver.turn(12)
+    assert len(told) == 10
+    assert all(after[0] > before[0] and after[1] > before[1] for before, after in itertools.pairwise(told))
+    driver.run_until_idle()
+    assert driver.tokens("long") == solo_tokens(tiny_model("llama"), prompt_of(160), 4)
+
+
+def test_a_ready_row_does_not_wait_for_a_long_prefill() -> None:
+    """With nothing decoding, a row that is through its prefill decodes beside the chunks of a long one."""
+    driver = LoopDriver(tiny_model("llama"), chunk_tokens=16)
+    driver.submit("short", prompt_of(5), max_tokens=100)
+    driver.submit("long", prompt_of(160), max_tokens=4)
+    driver.turn(4)
+    assert len(driver.tokens("short")) >= 3
+    assert driver.tokens("long") == []
+
+
+def test_several_short_joiners_share_one_gap(events: list[str]) -> None:
+    """Beside running rows, as many whole short prompts as fit the gap budget prefill between two steps."""
+    driver = LoopDriver(tiny_model("llama"), chunk_tokens=32)
+    driver.submit("running", prompt_of(5), max_tokens=100)
+    driver.turn(2)
+    events.clear()
+    for index in range(4):
+        driver.submit(str(index), prompt_of(10, index))
+    driver.turn()
+    assert events == ["run_chunk", "first_token"] * 3 + ["launch_forward", "launch_sample", "read"]
+
+
+def test_cap_holds_and_admission_is_first_in_first_out() -> None:
+    """B3: with a cap of two and five requests, never more than two are live, and they start in order."""
+    driver = LoopDriver(tiny_model("llama"), facts_of(tiny_model("llama"), max_rows=2))
+    for index in range(5):
+        driver.submit(str(index), prompt_of(4 + index), max_tokens=5 + index)
+    order: list[str] = []
+    driver.turn()
+    while driver.live_ids():
+        assert len(driver.loop._prefilling) + len(driver.loop._ready) + len(driver.loop._batch) <= 2
+        order += [row.key.id for row in driver.loop._batch if row.key.id not in order]
+        driver.turn()
+    assert order == ["0", "1", "2", "3", "4"]
+    assert [driver.finish(id_).reason for id_ in order] == ["length"] * 5
+
+
+def test_first_row_keeps_its_cache_objects(driver: LoopDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B5: a row that joins an empty batch hands its caches over by pointer."""
+    prefilled: list[Any] = []
+    original = prefill.first_token
+
+    def recording(model: Any, row: Any) -> int:
+        prefilled.extend(row.caches)
+        return original(model, row)
+
+    monkeypatch.setattr(prefill, "first_token", recording)
+    driver.submit("a", prompt_of(5))
+    driver.turn()
+    (group,) = driver.loop._batch.groups
+    assert all(ours is theirs for ours, theirs in zip(group.caches, prefilled, strict=True))
+
+
+def test_unpadded_rows_build_no_mask(driver: LoopDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B8: rows of one length never build a mask array; a shorter row makes one needed."""
+    built: list[int] = []
+    original = Layout._built_mask
+
+    def recording(layout: Layout, tokens: int, window_size: int | None) -> Any:
+        built.append(layout.width)
+        return original(layout, tokens, window_size)
+
+    monkeypatch.setattr(Layout, "_built_mask", recording)
+    for index in range(3):
+        driver.submit(str(index), prompt_of(9, index))
+    driver.turn(5)
+    assert built == []
+    driver.submit("shorter", prompt_of(4))
+    driver.turn(2)
+    assert len(built) == 2
+
+
+def test_forward_is_launched_before_the_last_step_is_read(driver: LoopDriver, events: list[str]) -> None:
+    """B9: forward n, its sample, then the read of n-1, and nothing else waits for the device."""
+    for index in range(2):
+        driver.submit(str(index), prompt_of(5 + index, index), max_tokens=100)
+    driver.turn(2)
+    events.clear()
+    driver.turn(3)
+    assert events == ["launch_forward", "launch_sample", "read"] * 3
+
+
+def test_no_placeholder_leaves_the_engine(driver: LoopDriver) -> None:
+    """B10: a row that reaches max_tokens among others ends with exactly its own tokens."""
+    for index in range(4):
+        driver.submit(str(index), prompt_of(6, index), max_tokens=1 + 3 * index if index else 1)
+    driver.run_until_idle()
+    for index in range(4):
+        count = 1 + 3 * index if index else 1
+        assert driver.tokens(str(index)) == solo_tokens(tiny_model("llama"), prompt_of(6, index), count)
+        assert driver.finish(str(index)).usage.completion_tokens == count
+
+
+def test_last_row_of_a_group_costs_no_extra_forward(driver: LoopDriver, events: list[str]) -> None:
+    """A step whose every sample would be thrown away is not launched."""
+    driver.submit("a", prompt_of(5), max_tokens=4)
+    driver.run_until_idle()
+    assert events.count("launch_forward") == 3
+    assert len(driver.tokens("a")) == 4
+
+
+@pytest.mark.parametrize("max_rows", [1, 32])
+def test_lone_row_is_a_single_stream(max_rows: int, events: list[str]) -> None:
+    """B11: alone, at cap 1 or 32: the same tokens, solo caches, no layout, the same device calls."""
+    driver = LoopDriver(tiny_model("llama"), facts_of(tiny_model("llama"), max_rows=max_rows))
+    driver.submit("a", prompt_of(12), max_tokens=20)
+    driver.turn(3)
+    (group,) = driver.loop._batch.groups
+    assert {type(cache) for cache in group.caches} == {KVCache}
+    assert group.layout is None
+    driver.run_until_idle()
+    assert driver.tokens("a") == solo_tokens(tiny_model("llama"), prompt_of(12), 20)
+    assert events == (
+        ["run_chunk", "first_token", "launch_forward", "launch_sample"]
+        + ["launch_forward", "launch_sample", "read"] * 18
+        + ["read"]
+    )
+
+
+def test_row_whose_neighbours_left_is_a_single_stream_again(driver: LoopDriver) -> None:
+    """B11: the last row left goes back to solo caches and its tokens stay its own."""
+    driver.submit("stays", prompt_of(12), max_tokens=40)
+    driver.submit("leaves", prompt_of(30), max_tokens=5)
+    driver.turn(3)
+    (group,) = driver.loop._batch.groups
+    assert {type(cache) for cache in group.caches} == {FullBatch}
+    driver.turn(4)
+    (group,) = driver.loop._batch.groups
+    assert {type(cache) for cache in group.caches} == {KVCache}
+    assert group.layout is None
+    driver.run_until_idle()
+    assert driver.tokens("stays") == solo_tokens(tiny_model("llama"), prompt_of(12), 40)
+
+
+def test_allocator_is_cleared_on_a_cadence_and_between_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B15: free buffers are cleared each 256 steps and between the chunks of a prompt, never per step."""
+    cleared: list[int] = []
+    driver = LoopDriver(tiny_model("llama"), chunk_tokens=16)
+    monkeypatch.setattr("engine.memory.mx.clear_cache", lambda: cleared.append(driver.loop._steps))
+    driver.submit("a", prompt_of(40), max_tokens=600)
+    driver.run_until_idle()
+    assert len(driver.tokens("a")) == 600
+    assert cleared == [0, 0, CLEAR_EVERY_STEPS - 1 + 1, 2 * CLEAR_EVERY_STEPS]
+
+
+def test_sixteen_rows_keep_their_own_words(driver: LoopDriver) -> None:
+    """B14 by tokens: sixteen different prompts together give sixteen solo texts."""
+    for index in range(16):
+        driver.submit(str(index), prompt_of(4 + index % 7, index), max_tokens=12)
+    driver.run_until_idle()
+    expected = [solo_tokens(tiny_model("llama"), prompt_of(4 + index % 7, index), 12) for index in range(16)]
+    assert [driver.tokens(str(index)) for index in range(16)] == expected
+    assert len({tuple(tokens) for tokens in expected}) == 16
+
+
+def test_stop_lets_rows_finish_and_takes_no_new_ones(driver: LoopDriver) -> None:
+    """F5: once stopped the loop finishes live rows, rejects new ones, says goodbye and returns."""
+    driver.submit("running", prompt_of(5), max_tokens=10)
+    driver.turn(2)
+    driver.stop.set()
+    driver.submit("new", prompt_of(5))
+    driver.loop.run()
+    assert driver.mailbox.rejected[SubmitId("new")].code == ErrorCode.SHUTTING_DOWN
+    assert len(driver.tokens("running")) == 10
+    assert driver.mailbox.goodbyes == 1
+    assert driver.board.status().phase == "draining"
+
+
+def test_grace_time_over_ends_the_rest() -> None:
+    """F5: rows that outlive the grace time end with an error that says why."""
+    driver = LoopDriver(tiny_model("llama"), grace_s=0.0)
+    driver.submit("long", prompt_of(5), max_tokens=4_000)
+    driver.turn(2)
+    driver.stop.set()
+    driver.loop.run()
+    assert driver.finish("long").code == ErrorCode.SHUTTING_DOWN
+
+
+def test_status_counts_rows_and_tokens(driver: LoopDriver) -> None:
+    """The published snapshot tells rows by state, tokens, KV bytes and every ending."""
+    driver.submit("a", prompt_of(5), max_tokens=5)
+    driver.submit("b", prompt_of(6), max_tokens=50)
+    driver.submit("c", [])
+    driver.turn(3)
+    driver.loop._publish(0.0)
+    status = driver.board.status()
+    assert (status.rows.waiting, status.rows.prefilling, status.rows.decoding) == (0, 0, 2)
+    assert status.tokens.prompt_total == 11
+    assert status.memory.kv_bytes > 0
+    driver.cancel("b")
+    driver.run_until_idle()
+    status = driver.board.status()
+    counters = status.counters
+    assert (counters.submitted, counters.finished, counters.cancelled, counters.rejected) == (3, 1, 1, 1)
+    assert (status.rows.decoding, status.memory.kv_bytes) == (0, 0)

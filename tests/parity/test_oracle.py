@@ -1,0 +1,58 @@
+"""Batched rows against mlx-lm's BatchGenerator at the same B, token for token, and against their solo runs."""
+
+import pytest
+
+from tests.fakes.loop_driver import LoopDriver
+from tests.fakes.models import prompt_of, tiny_model
+from tests.parity.oracle import OracleRow, batch_tokens, solo_tokens
+
+ARCHITECTURES = ["llama", "qwen2", "qwen3"]
+
+
+def _run(architecture: str, rows: list[OracleRow]) -> list[list[int]]:
+    driver = LoopDriver(tiny_model(architecture))
+    waiting = list(enumerate(rows))
+    steps = 0
+    while waiting or driver.live_ids():
+        while waiting and waiting[0][1].joins_after <= steps:
+            index, row = waiting.pop(0)
+            driver.submit(str(index), row.prompt, max_tokens=row.max_tokens)
+        driver.turn()
+        steps += 1
+        assert steps < 1_000
+    return [driver.tokens(str(index)) for index in range(len(rows))]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("lengths", [(5, 17), (9, 31, 4, 80)])
+def test_static_batch_equals_the_oracle(architecture: str, lengths: tuple[int, ...]) -> None:
+    """C1: rows of different lengths that start together give the oracle's tokens."""
+    rows = [OracleRow(prompt_of(length, start), 40) for start, length in enumerate(lengths)]
+    assert _run(architecture, rows) == batch_tokens(tiny_model(architecture), rows)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("joiner_length", [3, 60])
+def test_join_and_leave_equal_the_oracle(architecture: str, joiner_length: int) -> None:
+    """C2: a join in the middle of decode, a leave, and a join again give the oracle's tokens."""
+    rows = [
+        OracleRow(prompt_of(20, 1), 50),
+        OracleRow(prompt_of(7, 2), 12),
+        OracleRow(prompt_of(joiner_length, 3), 45, joins_after=6),
+        OracleRow(prompt_of(11, 4), 30, joins_after=25),
+    ]
+    assert _run(architecture, rows) == batch_tokens(tiny_model(architecture), rows)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_batched_rows_equal_their_solo_runs(architecture: str) -> None:
+    """On CPU float32 a row's tokens do not depend on who decodes beside it."""
+    rows = [OracleRow(prompt_of(6 + 13 * index, index), 30 + index, joins_after=4 * index) for index in range(4)]
+    expected = [solo_tokens(tiny_model(architecture), row.prompt, row.max_tokens) for row in rows]
+    assert _run(architecture, rows) == expected
+
+
+def test_long_rows_equal_the_oracle_past_a_buffer_growth() -> None:
+    """Buffers grow in steps of 256 columns, also while padded: tokens go on as the oracle's."""
+    rows = [OracleRow(prompt_of(250, 1), 30), OracleRow(prompt_of(100, 2), 60), OracleRow(prompt_of(511, 3), 20)]
+    assert _run("llama", rows) == batch_tokens(tiny_model("llama"), rows)

@@ -3,6 +3,7 @@
 Owns which files those are and their check at start; turns no text into tokens.
 """
 
+import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +106,11 @@ def _convert(folder: Path, trust_remote_code: bool) -> bytes:
     """tokenizer.json of a model that carries its vocabulary in an older form."""
     if not any(next(folder.glob(pattern), None) for pattern in _SOURCES):
         raise EngineError(ErrorCode.BAD_MODEL, f"no tokenizer in {folder}: {TOKENIZER_NAME} is missing")
+    vocabulary = folder / "vocab.json"
     try:
+        if vocabulary.is_file():
+            # tokenizers raises a bare Exception for a broken one.
+            json.loads(vocabulary.read_bytes())
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
         text: str = tokenizer.backend_tokenizer.to_str()
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError) as error:

@@ -192,7 +192,8 @@ class Mailbox:
 
     def _send_tokenizer(self, client: bytes, fetch: FetchTokenizer) -> None:
         try:
-            self.tell(client, self._tokenizer.chunk(fetch.name, fetch.offset_bytes))
+            piece = self._tokenizer.chunk(fetch.name, fetch.offset_bytes)
+            self.tell(client, piece.message(self._welcome.epoch))
         except EngineError as error:
             self.reject(client, error, None)
 

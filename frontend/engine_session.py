@@ -4,6 +4,7 @@ Owns the socket and the rows submitted through it; it is made and replaced by th
 """
 
 import asyncio
+import itertools
 import logging
 import os
 import secrets
@@ -40,6 +41,8 @@ from protocol.messages import (
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_S: Final = 2.0
+# Handlers woken per turn of the event loop: a probe waits for the writes of these, not for those of 64 rows.
+_HANDLERS_PER_TURN: Final = 8
 
 
 class SessionLostError(Exception):
@@ -54,6 +57,7 @@ class EngineSession:
         self.failure: RowFailure | None = None
         self.cancels_sent: Counter[CancelReason] = Counter()
         self._rows: dict[SubmitId, RowMailbox] = {}
+        self._to_ring: dict[SubmitId, RowMailbox] = {}
         self._lost = asyncio.Event()
         self._answer: asyncio.Future[Welcome | TokenizerChunk] | None = None
         identity = f"{os.getpid()}-{secrets.token_hex(4)}-{epoch}".encode()[:255]
@@ -186,11 +190,20 @@ class EngineSession:
             if mailbox is None:
                 continue
             mailbox.put_delta(delta)
+            if not self._to_ring:
+                asyncio.get_running_loop().call_soon(self._ring)
+            self._to_ring[delta.id] = mailbox
             if mailbox.has_ended:
                 del self._rows[delta.id]
             elif mailbox.is_overfull:
                 self.cancel(delta.id, "gone")
                 mailbox.put_failure(RowFailure(code=ErrorCode.INTERNAL, message="the client does not read its stream"))
+
+    def _ring(self) -> None:
+        for id_ in list(itertools.islice(self._to_ring, _HANDLERS_PER_TURN)):
+            self._to_ring.pop(id_).ring()
+        if self._to_ring:
+            asyncio.get_running_loop().call_soon(self._ring)
 
     def _hear_rejected(self, rejected: Rejected) -> None:
         mailbox = self._rows.pop(rejected.id, None) if rejected.id is not None else None

@@ -30,7 +30,8 @@ from frontend.engine_client import ReadyEngine
 from frontend.errors import RequestError
 from frontend.parts import PARTS, FrontendParts
 from frontend.reply import LiveReply
-from frontend.request_log import RECORD
+from frontend.request_log import RECORD, RequestRecord
+from frontend.silence import Silence
 from frontend.sse import DONE, SseStream, comment, frame
 from frontend.submission import SubmitPlan, build_submits, prompt_ids, resolve_model
 from protocol.errors import ErrorCode
@@ -89,7 +90,8 @@ async def _generate(request: web.Request, dialect: Dialect) -> web.StreamRespons
         if generation.is_stream:
             sse = SseStream(request, headers, parts.settings.stall_s)
             request[RECORD].sse = sse
-            await _stream(_Streaming(request, dialect, facts, reply, sse), generation.include_usage)
+            streaming = _Streaming(request[RECORD], dialect, facts, reply, sse)
+            await _stream(streaming, generation.include_usage, parts.settings.keepalive_s)
             return sse.response
         return await _whole(request, dialect, facts, reply, headers)
     finally:
@@ -148,42 +150,34 @@ async def _submits(
 
 @dataclass(frozen=True, slots=True)
 class _Streaming:
-    request: web.Request
+    record: RequestRecord
     dialect: Dialect
     facts: ReplyFacts
     reply: LiveReply
     sse: SseStream
 
 
-async def _stream(streaming: _Streaming, include_usage: bool) -> None:
+async def _stream(streaming: _Streaming, include_usage: bool, keepalive_s: float) -> None:
     """One write per turn of news; the status line goes out with the first, so an early failure keeps its status."""
-    parts = streaming.request.app[PARTS]
-    record = streaming.request[RECORD]
-    while not streaming.reply.is_finished:
-        events = await _events_or_silence(streaming.reply, parts.settings.keepalive_s)
-        if not events:
-            await streaming.sse.write([comment("waiting")])
-            continue
-        record.note_first_token()
-        frames = [
-            frame(content)
-            for event in events
-            for content in streaming.dialect.frames(streaming.facts, event, include_usage)
-        ]
-        if streaming.reply.is_finished:
-            frames.append(DONE)
-        if frames:
-            await streaming.sse.write(frames)
-    await streaming.sse.end()
-
-
-async def _events_or_silence(reply: LiveReply, keepalive_s: float) -> list[ReplyEvent]:
-    """The next events; none when nothing came for keepalive_s seconds (0: waits on)."""
-    try:
-        async with asyncio.timeout(keepalive_s or None):
-            return await reply.next_events()
-    except TimeoutError:
-        return []
+    reply, sse = streaming.reply, streaming.sse
+    with Silence(keepalive_s, reply.nudge) as silence:
+        while not reply.is_finished:
+            events = await reply.next_events()
+            frames = [
+                frame(content)
+                for event in events
+                for content in streaming.dialect.frames(streaming.facts, event, include_usage)
+            ]
+            if events:
+                streaming.record.note_first_token()
+            else:
+                frames.append(comment("waiting"))
+            if reply.is_finished:
+                frames.append(DONE)
+            if frames:
+                await sse.write(frames)
+            silence.broken()
+    await sse.end()
 
 
 async def _whole(

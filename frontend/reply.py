@@ -40,6 +40,7 @@ class LiveReply:
         self._rows = [_Row(submit, self._bell, _pipeline(engine, generation)) for submit in submits]
         self._failure: RequestError | None = None
         self._is_told = False
+        self._is_nudged = False
 
     @property
     def usage(self) -> Usage:
@@ -61,18 +62,24 @@ class LiveReply:
             self._session.submit(row.mailbox)
 
     async def next_events(self) -> list[ReplyEvent]:
-        """What has come since the last call, at least one event; waits for it.
+        """What has come since the last call; waits for it. Empty after a nudge() alone.
 
         No timeout: every row ends by a Finish, a Rejected or the end of the session. Raises RequestError.
         """
         while True:
             events = self._drain()
-            if events:
+            if events or self._is_nudged:
+                self._is_nudged = False
                 return events
             if self._failure is not None:
                 raise self._failure
             self._bell.clear()
             await self._bell.wait()
+
+    def nudge(self) -> None:
+        """Lets next_events return although nothing has come."""
+        self._is_nudged = True
+        self._bell.set()
 
     def close(self) -> None:
         """Cancels every row that has not ended; after a normal end there is none."""
@@ -84,9 +91,6 @@ class LiveReply:
         for row in self._rows:
             news = row.mailbox.take()
             if news is None or row.is_finished:
-                continue
-            if isinstance(news.end, RowFailure) and not news.ids:
-                self._failure = _as_error(news.end)
                 continue
             events += row.hear(news)
             if row.has_stopped_early:
@@ -116,17 +120,19 @@ class _Row:
         return self.is_finished and not self.mailbox.has_ended
 
     def hear(self, news: RowNews) -> list[ReplyEvent]:
-        """The events of one take."""
+        """The events of one take; a failure that brings no token is none, so that it can still be an HTTP status."""
+        self.failure = None if news.end is None else _failure_of(news.end)
+        if self.failure is not None and not news.ids:
+            return []
         events: list[ReplyEvent] = []
         if not self._is_started:
             self._is_started = True
             events.append(ChoiceStarted(self._choice))
-        output = self._pipeline.feed(news.ids)
-        events += self._told(output)
-        if not self.is_finished and news.end is not None:
+        events += self._told(self._pipeline.feed(news.ids))
+        if isinstance(news.end, Finish):
             events += self._ended(news.end)
-        elif isinstance(news.end, Finish):
-            self.usage = msgspec.structs.replace(self.usage, cached_tokens=news.end.usage.cached_tokens)
+        if self.is_finished:
+            self.failure = None
         return events
 
     def _told(self, output: TextOutput) -> list[ReplyEvent]:
@@ -136,35 +142,37 @@ class _Row:
             events.append(self._finished("stop"))
         return events
 
-    def _ended(self, end: Finish | RowFailure) -> list[ReplyEvent]:
-        if isinstance(end, RowFailure):
-            self.failure = _as_error(end)
+    def _ended(self, end: Finish) -> list[ReplyEvent]:
+        if self.is_finished:
+            # A stop string in the row's last tokens: the engine's count goes further than the text.
+            self.usage = msgspec.structs.replace(self.usage, cached_tokens=end.usage.cached_tokens)
             return []
-        match end.reason:
-            case "stop" | "length":
-                events = self._told(self._pipeline.finish())
-                if not self.is_finished:
-                    self.usage = end.usage
-                    events.append(self._finished(end.reason))
-                return events
-            case "deadline":
-                self.failure = RequestError(ErrorCode.DEADLINE_EXCEEDED, "the request's timeout has passed", "timeout")
-            case "lease_lost":
-                self.failure = RequestError(ErrorCode.LEASE_LOST, "the engine ended this frontend's rows; try again")
-            case "cancelled":
-                self.failure = RequestError(ErrorCode.INTERNAL, "the engine cancelled the request")
-            case "error":
-                self.failure = RequestError(end.code or ErrorCode.INTERNAL, end.message or "the engine failed")
         self.usage = end.usage
-        return []
+        if end.reason not in ("stop", "length"):
+            return []
+        events = self._told(self._pipeline.finish())
+        return events if self.is_finished else [*events, self._finished(end.reason)]
 
     def _finished(self, reason: FinishWord) -> ChoiceFinished:
         self.is_finished = True
         return ChoiceFinished(self._choice, reason)
 
 
-def _as_error(failure: RowFailure) -> RequestError:
-    return RequestError(failure.code, failure.message, failure.param, failure.retry_after_s)
+def _failure_of(end: Finish | RowFailure) -> RequestError | None:
+    """The error that an end means; None for a normal one."""
+    if isinstance(end, RowFailure):
+        return RequestError(end.code, end.message, end.param, end.retry_after_s)
+    match end.reason:
+        case "stop" | "length":
+            return None
+        case "deadline":
+            return RequestError(ErrorCode.DEADLINE_EXCEEDED, "the request's timeout has passed", "timeout")
+        case "lease_lost":
+            return RequestError(ErrorCode.LEASE_LOST, "the engine ended this frontend's rows; try again")
+        case "cancelled":
+            return RequestError(ErrorCode.INTERNAL, "the engine cancelled the request")
+        case "error":
+            return RequestError(end.code or ErrorCode.INTERNAL, end.message or "the engine failed")
 
 
 def _pipeline(engine: ReadyEngine, generation: Generation) -> TextPipeline:

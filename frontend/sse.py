@@ -57,14 +57,17 @@ class SseStream:
 
     async def write(self, frames: Sequence[bytes]) -> None:
         """Sends frames in one write. Raises ClientGoneError when the client is gone or does not read."""
+        payload = b"".join(frames)
         try:
-            async with asyncio.timeout(self._stall_s):
-                if not self._is_open:
-                    await self._open()
-                await self._response.write(b"".join(frames))
+            if not self._is_open:
+                await self._open()
+            if self._can_block(len(payload)):
+                async with asyncio.timeout(self._stall_s):
+                    await self._response.write(payload)
+            else:
+                await self._response.write(payload)
         except TimeoutError as error:
-            self._abort()
-            raise ClientGoneError(f"the stream was left unread for {self._stall_s:g} s") from error
+            raise self._unread() from error
         except ConnectionError as error:
             raise ClientGoneError(str(error)) from error
 
@@ -74,8 +77,7 @@ class SseStream:
             async with asyncio.timeout(self._stall_s):
                 await self._response.write_eof()
         except TimeoutError as error:
-            self._abort()
-            raise ClientGoneError(f"the stream was left unread for {self._stall_s:g} s") from error
+            raise self._unread() from error
         except ConnectionError as error:
             raise ClientGoneError(str(error)) from error
 
@@ -93,7 +95,15 @@ class SseStream:
         await self._response.prepare(self._request)
         self._is_open = True
 
-    def _abort(self) -> None:
+    def _can_block(self, payload_bytes: int) -> bool:
+        """Whether a write may have to wait for the client; a timer for each that cannot would cost as much as it."""
+        transport = self._request.transport
+        if transport is None:
+            raise ConnectionResetError("the client closed the connection")
+        return transport.get_write_buffer_size() + payload_bytes > _TRANSPORT_BUFFER_BYTES // 2
+
+    def _unread(self) -> ClientGoneError:
         transport = self._request.transport
         if transport is not None:
             transport.abort()
+        return ClientGoneError(f"the stream was left unread for {self._stall_s:g} s")

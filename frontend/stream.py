@@ -38,7 +38,7 @@ class RowNews:
 
 
 class RowMailbox:
-    """Token ids accumulate, the first end is latched; every put rings the bell, shared by a reply's rows."""
+    """Token ids accumulate, the first end is latched. The bell, shared by a reply's rows, wakes their handler."""
 
     def __init__(self, submit: Submit, bell: asyncio.Event) -> None:
         self.submit = submit
@@ -60,16 +60,19 @@ class RowMailbox:
         return len(self._ids) > MAX_PENDING_TOKENS
 
     def put_delta(self, delta: RowDelta) -> None:
-        """Merges a delta into the slot. What comes after the end is dropped."""
+        """Merges a delta into the slot; the caller rings. What comes after the end is dropped."""
         if self._end is not None:
             return
         if delta.tokens:
             self._ids += unpack_ids(delta.tokens)
         self._end = delta.finish
+
+    def ring(self) -> None:
+        """Wakes the handler to take what has come."""
         self._bell.set()
 
     def put_failure(self, failure: RowFailure) -> None:
-        """Ends the row, unless it has ended."""
+        """Ends the row, unless it has ended, and rings."""
         if self._end is None:
             self._end = failure
             self._bell.set()

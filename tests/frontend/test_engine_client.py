@@ -15,8 +15,8 @@ from protocol.codec import pack_ids
 from protocol.endpoint import open_runtime_folder
 from protocol.errors import ErrorCode
 from protocol.messages import ClientInfo, FetchTokenizer, Finish, Hello, ModelFacts, Ping, Submit, SubmitId, TokenPrompt
-from tests.fakes.fake_engine import FakeEngine, FakeSettings
 from tests.fakes.deadline import until
+from tests.fakes.fake_engine import FakeEngine, FakeSettings
 
 
 @asynccontextmanager

@@ -26,6 +26,8 @@ def test_deltas_merge_into_one_slot() -> None:
     mailbox = make_mailbox(bell)
     mailbox.put_delta(delta([1, 2]))
     mailbox.put_delta(delta([3], FINISH))
+    assert not bell.is_set()
+    mailbox.ring()
     assert bell.is_set()
     assert mailbox.take() == RowNews([1, 2, 3], FINISH)
     assert mailbox.take() is None

@@ -19,6 +19,7 @@ from protocol.messages import (
     ClientInfo,
     Control,
     ControlDone,
+    Epoch,
     FetchTokenizer,
     Goodbye,
     Hello,
@@ -193,7 +194,7 @@ class Mailbox:
     def _send_tokenizer(self, client: bytes, fetch: FetchTokenizer) -> None:
         try:
             piece = self._tokenizer.chunk(fetch.name, fetch.offset_bytes)
-            self.tell(client, piece.message(self._welcome.epoch))
+            self.tell(client, piece.message(Epoch(self._welcome.epoch)))
         except EngineError as error:
             self.reject(client, error, None)
 

@@ -10,7 +10,9 @@ from frontend.text.detokenize import MAX_HELD_TOKENS, Detokenizer
 from frontend.text.tokenizer import Tokenizer
 from protocol.messages import BosRule
 
-RELAXED = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 TEXTS = [
     "Hello, world",
     " leading and trailing ",

@@ -96,7 +96,9 @@ def test_special_tokens_show_only_when_asked(byte_level: Tokenizer) -> None:
     assert run(machine(byte_level), [ids]).text == "hello there"
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_any_ids_any_stops_any_cut(byte_level: Tokenizer, metaspace: Tokenizer, data: st.DataObject) -> None:
     """Random ids, half characters included: the text never depends on how the ids arrive."""

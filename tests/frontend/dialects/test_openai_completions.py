@@ -1,0 +1,93 @@
+"""Completion bodies: every form of a prompt, and what is refused."""
+
+from typing import Any
+
+import pytest
+
+from frontend.dialects.base import Prompt, TextPrompt, TokensPrompt
+from frontend.dialects.openai_completions import COMPLETION_FIELDS, MAX_PROMPTS, parse_completion
+from frontend.errors import RequestError
+from protocol.errors import ErrorCode
+
+
+def refused(content: object) -> RequestError:
+    """The error that a body is answered with."""
+    with pytest.raises(RequestError) as caught:
+        parse_completion(content)
+    assert caught.value.status == 400
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("prompt", "prompts"),
+    [
+        ("Once", (TextPrompt("Once"),)),
+        ("", (TextPrompt(""),)),
+        (["a", "b"], (TextPrompt("a"), TextPrompt("b"))),
+        ([1, 2, 3], (TokensPrompt((1, 2, 3)),)),
+        ([[1], [2, 3]], (TokensPrompt((1,)), TokensPrompt((2, 3)))),
+    ],
+)
+def test_every_form_of_a_prompt(prompt: object, prompts: tuple[Prompt, ...]) -> None:
+    """One choice for each text or list of ids, in order; an empty text may still get a BOS."""
+    assert parse_completion({"prompt": prompt}).prompts == prompts
+
+
+@pytest.mark.parametrize(
+    ("prompt", "param"),
+    [
+        (None, "prompt"),
+        (5, "prompt"),
+        ({"a": 1}, "prompt"),
+        ([], "prompt"),
+        ([True], "prompt[0]"),
+        ([None], "prompt[0]"),
+        ([1.5], "prompt[0]"),
+        (["a", 1], "prompt[1]"),
+        ([1, "a"], "prompt"),
+        ([1, True], "prompt"),
+        ([-1], "prompt"),
+        ([2**32], "prompt"),
+        ([[1], "a"], "prompt[1]"),
+        ([[1], []], "prompt[1]"),
+        ([[1], [1.0]], "prompt[1]"),
+        (["x"] * (MAX_PROMPTS + 1), "prompt"),
+    ],
+)
+def test_a_wrong_prompt_is_refused_by_its_place(prompt: object, param: str) -> None:
+    """Mixed lists too."""
+    error = refused({"prompt": prompt})
+    assert (error.code, error.param) == (ErrorCode.INVALID_REQUEST, param)
+
+
+def test_a_missing_prompt_is_refused() -> None:
+    """OpenAI's own default would be a token that few models have."""
+    assert refused({"model": "m"}).param == "prompt"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("logprobs", 1),
+        ("logprobs", 0),
+        ("echo", True),
+        ("suffix", "end"),
+        ("best_of", 3),
+        ("add_special_tokens", False),
+    ],
+)
+def test_what_would_change_the_output_is_refused(field: str, value: object) -> None:
+    """By name; logprobs 0 still asks for the chosen token's."""
+    error = refused({"prompt": "x", field: value})
+    assert (error.code, error.param) == (ErrorCode.UNSUPPORTED, field)
+
+
+def test_null_is_the_same_as_absent() -> None:
+    """For every known field but the prompt."""
+    nulls: dict[str, Any] = dict.fromkeys(COMPLETION_FIELDS)
+    assert parse_completion({**nulls, "prompt": "x"}) == parse_completion({"prompt": "x"})
+
+
+def test_chat_fields_are_named_as_ignored() -> None:
+    """A field of the other dialect is unknown here."""
+    assert parse_completion({"prompt": "x", "messages": []}).ignored == ("messages",)

@@ -51,7 +51,7 @@ class Child:
 
     def __init__(self, plan: ChildPlan, policy: RestartPolicy, clock: Callable[[], float]) -> None:
         self.plan = plan
-        self.restarts = 0
+        self.starts = 0
         self.due_s: float | None = clock()
         self.last_words = ""
         self.deaths_in_a_row = 0
@@ -62,6 +62,11 @@ class Child:
         self._delay_s = policy.first_delay_s
         self._unfinished = b""
         self._is_silent = False
+
+    @property
+    def restarts(self) -> int:
+        """Starts after the first."""
+        return max(0, self.starts - 1)
 
     @property
     def pid(self) -> int | None:
@@ -81,13 +86,14 @@ class Child:
         self._is_silent = False
         self._started_s = self._clock()
         self._process = subprocess.Popen(
-            self.plan.command(self.restarts),
+            self.plan.command(self.starts),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=self.plan.passed_descriptors,
             process_group=0,
         )
+        self.starts += 1
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
 
@@ -146,7 +152,6 @@ class Child:
             self._delay_s = self._policy.first_delay_s
         self.due_s = now_s + self._delay_s
         self._delay_s = min(2 * self._delay_s, self._policy.longest_delay_s)
-        self.restarts += 1
         self.deaths_in_a_row += 1
 
     def _flush(self) -> None:

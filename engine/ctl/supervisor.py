@@ -150,7 +150,7 @@ class Supervisor:
             self._stop(EXIT_FAILED)
         else:
             delay_s = max(0.0, (child.due_s or 0.0) - self._clock())
-            _say(f"{name} {death.cause}; restart {child.restarts} in {delay_s:.1f} s")
+            _say(f"{name} {death.cause}; restart {child.starts} in {delay_s:.1f} s")
 
     def _stop(self, exit_status: int) -> None:
         self._exit_status = exit_status

@@ -1,0 +1,90 @@
+"""What `serve` takes from flags and from a file."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.ctl.failure import EXIT_USAGE, CommandError
+from engine.ctl.settings import ServeSettings, serve_settings
+
+
+def write(folder: Path, text: str) -> Path:
+    """A configuration file."""
+    path = folder / "serve.toml"
+    path.write_text(text)
+    return path
+
+
+def test_defaults_are_smollm2_on_8080() -> None:
+    """Nothing given: the packaged model, one frontend, this machine only."""
+    settings = serve_settings({}, None)
+    assert (settings.model, settings.host, settings.port, settings.max_rows) == ("smollm2", "127.0.0.1", (8080,), 32)
+
+
+def test_file_takes_every_flags_name_and_flags_win(tmp_path: Path) -> None:
+    """Both spellings of a key work, one value stands for a list of one, and a flag overrules the file."""
+    path = write(
+        tmp_path,
+        'model = "m"\nhost = "0.0.0.0"\nport = 9001\nmax-rows = 4\ndtype = "float32"\nruntime_dir = "/r"\n'
+        'served-model-name = ["a", "*"]\nlog-level = "debug"\n',
+    )
+    expected = ServeSettings(
+        model="m",
+        host="0.0.0.0",
+        port=(9002, 9003),
+        max_rows=4,
+        dtype="float32",
+        runtime_dir="/r",
+        served_model_name=("a", "*"),
+        log_level="debug",
+    )
+    assert serve_settings({"port": [9002, 9003]}, path) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("prot = 1", "unknown key 'prot'"),
+        ("max_rows = 0", "max_rows: Expected `int` >= 1"),
+        ('max_rows = "four"', "max_rows: Expected `int`, got `str`"),
+        ("port = [1, 70000]", "port: Expected `int` <= 65535"),
+        ('dtype = "int8"', "dtype: Invalid enum value 'int8'"),
+        ("max-rows = 1\nmax_rows = 2", "'max_rows' is there twice"),
+        ("port =", "cannot read"),
+    ],
+)
+def test_a_wrong_file_is_refused_naming_file_and_key(tmp_path: Path, text: str, said: str) -> None:
+    """A configuration file is never half understood."""
+    path = write(tmp_path, text)
+    with pytest.raises(CommandError) as failure:
+        serve_settings({}, path)
+    assert str(path) in failure.value.message
+    assert said in failure.value.message
+    assert failure.value.exit_code == EXIT_USAGE
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    """--config of a file that is not there."""
+    with pytest.raises(CommandError, match=r"cannot read .*none\.toml: No such file"):
+        serve_settings({}, tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"max_rows": 257}, "--max-rows: Expected `int` <= 256"),
+        ({"port": [8080, 8080]}, "--port 8080 is given twice"),
+        ({"model": ""}, "--model: Expected `str` of length >= 1"),
+        ({"served_model_name": [""]}, "--served-model-name: Expected `str` of length >= 1"),
+    ],
+)
+def test_a_wrong_flag_is_refused_by_its_own_name(flags: dict[str, object], said: str) -> None:
+    """The user sees the option as it is written."""
+    with pytest.raises(CommandError) as failure:
+        serve_settings(flags, None)
+    assert said in failure.value.message
+
+
+def test_several_free_ports_may_be_asked_for() -> None:
+    """Port 0 is no port: it may be given twice."""
+    assert serve_settings({"port": [0, 0]}, None).port == (0, 0)

@@ -34,6 +34,7 @@ class MarkerScanner:
         assert all(markers), "an empty marker is found everywhere"
         self.markers: Final = markers
         self._longest = max(map(len, markers), default=0)
+        self._first_letters = frozenset(marker[0] for marker in markers)
         self._held = ""
 
     def feed(self, text: str) -> Scan:
@@ -67,7 +68,8 @@ class MarkerScanner:
     def _start_of_possible(self, text: str) -> int:
         """Where the longest suffix begins that a marker begins with."""
         for start in range(max(0, len(text) - self._longest + 1), len(text)):
-            suffix = text[start:]
-            if any(marker.startswith(suffix) for marker in self.markers):
-                return start
+            if text[start] in self._first_letters:
+                suffix = text[start:]
+                if any(marker.startswith(suffix) for marker in self.markers):
+                    return start
         return len(text)

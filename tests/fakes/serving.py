@@ -1,0 +1,95 @@
+"""A frontend in this process over a FakeEngine thread: real HTTP, real sockets, for tests of the HTTP side."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientResponse, ClientSession, TCPConnector, web
+
+from frontend.app import build_app
+from frontend.engine_client import EngineClient
+from frontend.model_text import load_model_text
+from frontend.parts import FrontendParts
+from frontend.settings import Settings
+from protocol.endpoint import open_runtime_folder
+from protocol.messages import ClientInfo
+from tests.fakes.fake_engine import FakeEngine, FakeSettings
+
+
+@dataclass(slots=True, eq=False)
+class Served:
+    """What a test talks to."""
+
+    engine: FakeEngine
+    parts: FrontendParts
+    session: ClientSession
+    url: str
+
+    async def post(self, path: str, body: dict[str, Any] | bytes, **options: Any) -> ClientResponse:
+        """Sends a body; the reply's head."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return await self.session.post(self.url + path, data=data, **options)
+
+    async def answer(self, path: str, body: dict[str, Any] | bytes, **options: Any) -> tuple[int, Any]:
+        """Status and decoded JSON of a reply that is not streamed."""
+        async with await self.post(path, body, **options) as response:
+            return response.status, json.loads(await response.read())
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        """Status and decoded JSON."""
+        async with self.session.get(self.url + path) as response:
+            return response.status, json.loads(await response.read())
+
+    async def events(self, path: str, body: dict[str, Any]) -> list[Any]:
+        """The decoded events of a stream, `[DONE]` as it is."""
+        async with await self.post(path, {**body, "stream": True}) as response:
+            assert response.status == 200, await response.read()
+            return decoded_events(await response.read())
+
+
+def decoded_events(raw: bytes) -> list[Any]:
+    """The events of a whole SSE body; comments are dropped, any other line fails."""
+    events: list[Any] = []
+    for block in raw.decode().removesuffix("\n\n").split("\n\n"):
+        if block.startswith(": "):
+            continue
+        assert block.startswith("data: "), block
+        content = block.removeprefix("data: ")
+        assert "\n" not in content
+        events.append(content if content == "[DONE]" else json.loads(content))
+    return events
+
+
+@asynccontextmanager
+async def serving(
+    runtime_dir: Path, frontend: dict[str, Any] | None = None, *, wait: bool = True, **engine: Any
+) -> AsyncIterator[Served]:
+    """Engine and frontend for the length of the block. wait: until the engine is ready."""
+    fake = FakeEngine(FakeSettings(runtime_dir=str(runtime_dir), **engine)).start()
+    settings = Settings(runtime_dir=str(runtime_dir), **(frontend or {}))
+    client = EngineClient(open_runtime_folder(runtime_dir), ClientInfo(name="test", pid=1), load_model_text)
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    parts = FrontendParts(settings, client, (url,))
+    runner = web.AppRunner(build_app(parts), access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.SockSite(runner, listener).start()
+    try:
+        async with asyncio.TaskGroup() as group, ClientSession(connector=TCPConnector(limit=0)) as session:
+            task = group.create_task(client.run())
+            try:
+                if wait:
+                    await client.wait_ready(10)
+                yield Served(fake, parts, session, url)
+            finally:
+                await session.close()
+                await runner.cleanup()
+                task.cancel()
+    finally:
+        fake.stop()

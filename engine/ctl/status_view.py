@@ -1,5 +1,6 @@
 """`engine-ctl status`: the engine's pushed status joined with the supervisor's state, as JSON or for people."""
 
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
@@ -62,7 +63,9 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
 def read_status(folder: RuntimeFolder, wait_ms: int = LONGEST_WAIT_MS) -> StatusView | None:
     """The present view, waiting at most wait_ms for the engine; None when nothing runs. Raises CommandError."""
     state = read_state(folder)
-    status = _hear_engine(folder, wait_ms)
+    # Without its socket there is no engine to wait for.
+    is_bound = Path(folder.status_address.removeprefix("ipc://")).exists()
+    status = _hear_engine(folder, wait_ms) if is_bound or state else None
     return None if state is None and status is None else join_views(status, state)
 
 

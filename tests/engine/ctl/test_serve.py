@@ -1,0 +1,107 @@
+"""What `serve` does before and around the supervisor."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from engine.ctl.failure import CommandError
+from engine.ctl.listeners import open_listeners
+from engine.ctl.pull import ModelSource
+from engine.ctl.serve import _plans, _Terminal, serve
+from engine.ctl.settings import ServeSettings
+from engine.ctl.state import lock_supervisor, read_state
+from engine.settings import Settings as EngineSettings
+from frontend.settings import Settings as FrontendSettings
+from protocol.endpoint import RuntimeFolder
+from protocol.settings import parse_settings
+from protocol.status import EngineStatus, ModelStatus
+
+SOURCE = ModelSource(Path("/models/tiny"), "tiny")
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> RuntimeFolder:
+    """A runtime folder of our own with a short path."""
+    path = tmp_path_factory.mktemp("r")
+    path.chmod(0o700)
+    return RuntimeFolder(path)
+
+
+def test_children_understand_every_option_they_are_given(folder: RuntimeFolder) -> None:
+    """The engine's and the frontend's own parsers read the supervisor's command lines."""
+    listeners = open_listeners("127.0.0.1", (0, 0))
+    settings = ServeSettings(
+        max_rows=4, dtype="float16", runtime_dir=str(folder.path), served_model_name=("a", "*"), log_level="debug"
+    )
+    engine_plan, *frontend_plans = _plans(settings, SOURCE, listeners)
+    command = engine_plan.command(3)
+    assert command[1:4] == ["-P", "-m", "engine"]
+    engine = parse_settings(EngineSettings, command[4:], "engine")
+    assert (engine.model, engine.model_id, engine.max_rows, engine.dtype) == ("/models/tiny", "tiny", 4, "float16")
+    assert (engine.restarts, engine.exit_with_parent, engine.log_level) == (3, True, "debug")
+    assert engine.served_model_name == ("a", "*")
+    for listener, plan in zip(listeners, frontend_plans, strict=True):
+        frontend = parse_settings(FrontendSettings, plan.command(0)[4:], "frontend")
+        assert (frontend.fd, frontend.runtime_dir) == (listener.socket.fileno(), str(folder.path))
+        assert plan.passed_descriptors == (listener.socket.fileno(),)
+        assert (frontend.served_model_name, frontend.exit_with_parent) == (("a", "*"), True)
+        assert frontend.grace_s == engine.grace_s
+        listener.socket.close()
+
+
+def test_a_busy_port_is_said_before_anything_is_started(folder: RuntimeFolder) -> None:
+    """F8: one line naming the port, the folder free again, no state left."""
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
+        settings = ServeSettings(model="/no/such/model", port=(0, port), runtime_dir=str(folder.path))
+        with pytest.raises(CommandError, match=f"port {port} on 127.0.0.1 is in use"):
+            serve(settings)
+    assert read_state(folder) is None
+    os.close(lock_supervisor(folder))
+
+
+def test_a_missing_model_is_said_before_anything_is_started(folder: RuntimeFolder) -> None:
+    """F8: the ports and the folder are free again."""
+    settings = ServeSettings(model="/no/such/model", port=(0,), runtime_dir=str(folder.path))
+    with pytest.raises(CommandError, match="no model '/no/such/model'"):
+        serve(settings)
+    assert read_state(folder) is None
+    os.close(lock_supervisor(folder))
+
+
+def test_a_folder_that_is_not_ours_alone_is_refused(folder: RuntimeFolder) -> None:
+    """F8: other users could talk to the engine."""
+    folder.path.chmod(0o755)
+    with pytest.raises(CommandError, match="is open to other users"):
+        serve(ServeSettings(port=(0,), runtime_dir=str(folder.path)))
+
+
+def test_a_second_serve_in_one_folder_is_refused(folder: RuntimeFolder) -> None:
+    """Before it binds a port or loads a model."""
+    descriptor = lock_supervisor(folder)
+    try:
+        with pytest.raises(CommandError, match="is in use by another engine-ctl serve"):
+            serve(ServeSettings(port=(0,), runtime_dir=str(folder.path)))
+    finally:
+        os.close(descriptor)
+
+
+def test_says_where_it_serves_and_how_to_try_it(folder: RuntimeFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line per port with the whole base URL, and one curl line."""
+    listeners = open_listeners("127.0.0.1", (0, 0))
+    observer = _Terminal(folder, SOURCE, listeners).observer()
+    status = EngineStatus(
+        epoch="e", protocol_version=1, pid=1, phase="ready", model=ModelStatus(id="tiny", path="/m", max_rows=8)
+    )
+    observer.on_serving(0, status)
+    observer.on_serving(1, status)
+    first, try_it, second = capsys.readouterr().out.splitlines()
+    assert first == f"serving tiny at {listeners[0].url}/v1 (up to 8 at once)"
+    assert second == f"serving tiny at {listeners[1].url}/v1 (up to 8 at once)"
+    assert try_it.startswith(f"try it: curl -N {listeners[0].url}/v1/chat/completions ")
+    observer.on_stopping()
+    assert [listener.socket.fileno() for listener in listeners] == [-1, -1]

@@ -1,0 +1,165 @@
+"""The status as it is joined, encoded and shown."""
+
+import io
+import os
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+import zmq
+from rich.console import Console
+
+from engine.ctl.failure import CommandError
+from engine.ctl.state import FrontendState, SupervisorState, write_state
+from engine.ctl.status_view import FrontendView, join_views, read_status, show_status
+from protocol.codec import encode
+from protocol.endpoint import RuntimeFolder, bind_status
+from protocol.messages import Batching
+from protocol.status import (
+    EngineStatus,
+    FrontendStatus,
+    MemoryStatus,
+    ModelStatus,
+    RowCounts,
+    StepStatus,
+    TokenStatus,
+)
+
+STATE = SupervisorState(
+    pid=os.getpid(),
+    model_id="tiny",
+    model_path="/models/tiny",
+    engine_pid=10,
+    engine_restarts=2,
+    frontends=(
+        FrontendState(port=8080, url="http://127.0.0.1:8080", pid=11, restarts=1),
+        FrontendState(port=8081, url="http://127.0.0.1:8081"),
+    ),
+)
+STATUS = EngineStatus(
+    epoch="e",
+    protocol_version=1,
+    pid=10,
+    phase="ready",
+    uptime_s=3_725.0,
+    restarts=2,
+    model=ModelStatus(id="tiny", path="/models/tiny", dtype="float32", device="cpu", context_length=512, max_rows=8),
+    batching=Batching(mode="batch", reason="every layer keeps a plain KV cache"),
+    rows=RowCounts(waiting=3, prefilling=1, decoding=8),
+    step=StepStatus(count=42, age_ms=7.0, last_ms=6.0),
+    tokens=TokenStatus(prompt_total=100, generated_total=336, generated_per_s=81.5),
+    memory=MemoryStatus(weights_bytes=2_500_000_000, kv_bytes=12_300_000),
+    frontends=(
+        FrontendStatus(name="frontend", pid=11, listens=("http://127.0.0.1:8080",), rows=12, silent_s=0.4),
+        FrontendStatus(name="foreign", pid=99, listens=("http://127.0.0.1:9999",), rows=0, silent_s=0.1),
+    ),
+)
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> RuntimeFolder:
+    """A runtime folder with a short path."""
+    return RuntimeFolder(tmp_path_factory.mktemp("r"))
+
+
+def test_json_has_what_scripts_ask_for() -> None:
+    """The names of the issue, at their places."""
+    shown = msgspec.json.decode(msgspec.json.encode(join_views(STATUS, STATE)))
+    assert (shown["phase"], shown["pid"], shown["uptime_s"], shown["restarts"]) == ("ready", 10, 3_725.0, 2)
+    assert (shown["model"]["id"], shown["model"]["path"]) == ("tiny", "/models/tiny")
+    assert shown["batching"] == {"mode": "batch", "reason": "every layer keeps a plain KV cache"}
+    assert shown["rows"] == {"waiting": 3, "prefilling": 1, "decoding": 8}
+    assert (shown["tokens_per_s"], shown["kv_bytes"], shown["step"]["age_ms"]) == (81.5, 12_300_000, 7.0)
+    assert [frontend["port"] for frontend in shown["frontends"]] == [8080, 8081, 9999]
+
+
+def test_frontends_are_joined_by_pid() -> None:
+    """Supervised and connected, supervised only, connected only."""
+    view = join_views(STATUS, STATE)
+    url = "http://127.0.0.1"
+    assert view.frontends == (
+        FrontendView(port=8080, url=f"{url}:8080", pid=11, restarts=1, rows=12, silent_s=0.4),
+        FrontendView(port=8081, url=f"{url}:8081", pid=None, restarts=0),
+        FrontendView(port=9999, url=f"{url}:9999", pid=99, restarts=None, silent_s=0.1),
+    )
+
+
+def test_an_engine_without_supervisor_is_shown_alone() -> None:
+    """`python -m engine` by hand has no state file."""
+    view = join_views(STATUS, None)
+    assert (view.phase, view.supervisor_pid, view.restarts) == ("ready", None, 2)
+
+
+def test_a_supervisor_without_engine_says_starting() -> None:
+    """Between a crash and the restart there is still something to see."""
+    view = join_views(None, STATE)
+    assert (view.phase, view.pid, view.supervisor_pid, view.restarts) == ("starting", None, os.getpid(), 2)
+    assert view.model == ModelStatus(id="tiny", path="/models/tiny")
+
+
+def test_people_see_every_number() -> None:
+    """Phase, model, pid, uptime, rows, rate, KV bytes, step age, restarts, each frontend with its port."""
+    console = Console(file=io.StringIO(), width=120)
+    show_status(join_views(STATUS, STATE), console)
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    for expected in (
+        "ready",
+        "tiny  float32 cpu",
+        "pid 10, up 1 h 2 min, restarts 2",
+        "batch: every layer keeps a plain KV cache",
+        "3 waiting, 1 prefilling, 8 decoding",
+        "81.5 per second, 336 since start",
+        "12.3 MB KV, 2.50 GB weights",
+        "42 done, running for 7 ms",
+        "http://127.0.0.1:8080  11   1         12    0.4 s ago",
+        "http://127.0.0.1:8081  -    0         0     not connected",
+    ):
+        assert expected in shown
+
+
+def test_nothing_running_is_none(folder: RuntimeFolder) -> None:
+    """No engine is heard and no supervisor lives."""
+    assert read_status(folder, wait_ms=1) is None
+
+
+def test_a_living_supervisor_counts_without_an_engine(folder: RuntimeFolder) -> None:
+    """The state file alone is a view."""
+    write_state(folder, STATE)
+    view = read_status(folder, wait_ms=1)
+    assert view is not None
+    assert view.phase == "starting"
+
+
+@pytest.mark.parametrize("frame", [encode(STATUS), b"\xc1"])
+def test_the_engine_is_heard_over_its_socket(folder: RuntimeFolder, frame: bytes) -> None:
+    """One pushed frame is enough; one of another version is said to be unreadable."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    socket = bind_status(context, folder)
+    is_heard = threading.Event()
+
+    def publish() -> None:
+        while not is_heard.wait(0.01):
+            socket.send(frame)
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    try:
+        if frame == b"\xc1":
+            with pytest.raises(CommandError, match="cannot be read"):
+                read_status(folder)
+        else:
+            view = read_status(folder)
+            assert view is not None
+            assert view.rows == STATUS.rows
+    finally:
+        is_heard.set()
+        publisher.join()
+        socket.close()
+        context.term()
+
+
+def test_a_folder_without_state_file_is_no_supervisor(tmp_path: Path) -> None:
+    """An engine by hand leaves only its sockets."""
+    assert read_status(RuntimeFolder(tmp_path), wait_ms=1) is None

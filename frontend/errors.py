@@ -46,7 +46,7 @@ HTTP_MEANINGS: Final[Mapping[AnyErrorCode, HttpMeaning]] = MappingProxyType(
         ErrorCode.UNSUPPORTED: HttpMeaning(400, _REQUEST),
         ErrorCode.CONTEXT_LENGTH_EXCEEDED: HttpMeaning(400, _REQUEST),
         ErrorCode.OUT_OF_MEMORY: HttpMeaning(400, _REQUEST),
-        HttpErrorCode.INVALID_API_KEY: HttpMeaning(401, "authentication_error"),
+        HttpErrorCode.INVALID_API_KEY: HttpMeaning(401, _REQUEST),
         ErrorCode.MODEL_NOT_FOUND: HttpMeaning(404, _REQUEST),
         HttpErrorCode.NOT_FOUND: HttpMeaning(404, _REQUEST),
         HttpErrorCode.METHOD_NOT_ALLOWED: HttpMeaning(405, _REQUEST),

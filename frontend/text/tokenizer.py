@@ -17,14 +17,30 @@ from protocol.messages import BosRule
 _SPECIAL_NAMES: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
+class _AddedToken(msgspec.Struct, frozen=True):
+    content: str
+    special: bool = False
+
+
+class _NamedTemplate(msgspec.Struct, frozen=True):
+    name: str
+    template: str
+
+
 class Tokenizer:
     """Made by load_tokenizer. Safe to share between threads."""
 
-    def __init__(self, backend: tokenizers.Tokenizer, bos: BosRule, special_tokens: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        bos: BosRule,
+        special_tokens: Mapping[str, str],
+        chat_template: str | None = None,
+    ) -> None:
         self._backend = backend
         self._bos = bos
         self.special_tokens: Mapping[str, str] = MappingProxyType(dict(special_tokens))
-        self.chat_template: str | None = None
+        self.chat_template: Final = chat_template
         added = backend.get_added_tokens_decoder()
         self.special_ids = frozenset(id_ for id_, token in added.items() if token.special)
 
@@ -102,9 +118,8 @@ def load_tokenizer(folder: Path, bos: BosRule) -> Tokenizer:
     config = _json_object(folder / "tokenizer_config.json")
     _add_missing_tokens(backend, config)
     special_tokens = _special_tokens(_json_object(folder / "special_tokens_map.json") | config)
-    tokenizer = Tokenizer(backend, _with_bos_id(bos, backend, special_tokens), special_tokens)
-    tokenizer.chat_template = _chat_template(folder, config)
-    return tokenizer
+    rule = _with_bos_id(bos, backend, special_tokens)
+    return Tokenizer(backend, rule, special_tokens, _chat_template(folder, config))
 
 
 def _bad(message: str) -> ProtocolError:
@@ -123,15 +138,14 @@ def _json_object(path: Path) -> dict[str, Any]:
 
 def _add_missing_tokens(backend: tokenizers.Tokenizer, config: Mapping[str, Any]) -> None:
     """Tokens that only tokenizer_config.json names, in the order of their ids."""
-    declared = config.get("added_tokens_decoder")
-    if not isinstance(declared, dict):
-        return
-    entries = cast(dict[str, Any], declared)
-    for key in sorted(entries, key=lambda text: int(text) if text.isdigit() else 0):
-        entry: Any = entries[key]
-        content = _text_of(entry)
-        if content and backend.token_to_id(content) is None:
-            token = tokenizers.AddedToken(content, normalized=False, special=entry.get("special") is True)
+    try:
+        declared = msgspec.convert(config.get("added_tokens_decoder", {}), type=dict[int, _AddedToken], strict=False)
+    except msgspec.ValidationError as error:
+        raise _bad(f"the added_tokens_decoder of tokenizer_config.json cannot be read: {error}") from error
+    for id_ in sorted(declared):
+        entry = declared[id_]
+        if backend.token_to_id(entry.content) is None:
+            token = tokenizers.AddedToken(entry.content, normalized=False, special=entry.special)
             backend.add_tokens([token])  # pyright: ignore[reportUnknownMemberType]  # its stub names no element type
 
 
@@ -164,8 +178,17 @@ def _chat_template(folder: Path, config: Mapping[str, Any]) -> str | None:
     for found in (config.get("chat_template"), _json_object(folder / "chat_template.json").get("chat_template")):
         if isinstance(found, str):
             return found
-        if isinstance(found, list):
-            named = {entry["name"]: entry["template"] for entry in cast(list[dict[str, str]], found)}
+        if found is not None:
+            named = _named_templates(found)
             if "default" in named:
                 return named["default"]
     return None
+
+
+def _named_templates(found: object) -> dict[str, str]:
+    """Some models keep several, by name."""
+    try:
+        templates = msgspec.convert(found, type=dict[str, str] | list[_NamedTemplate])
+    except msgspec.ValidationError as error:
+        raise _bad(f"the chat_template of tokenizer_config.json cannot be read: {error}") from error
+    return templates if isinstance(templates, dict) else {entry.name: entry.template for entry in templates}

@@ -121,6 +121,7 @@ def test_truncation_and_padding_of_the_file_are_off(tmp_path: Path) -> None:
         ({"chat_template": "config"}, {"chat_template_jinja": "file"}, "file"),
         ({"chat_template": "config"}, {"chat_template_json": '{"chat_template": "json"}'}, "config"),
         ({}, {"chat_template_json": '{"chat_template": "json"}'}, "json"),
+        ({"chat_template": {"rag": "r", "default": "d"}}, {}, "d"),
         ({"chat_template": [{"name": "rag", "template": "r"}, {"name": "default", "template": "d"}]}, {}, "d"),
     ],
 )
@@ -153,3 +154,19 @@ def test_a_missing_or_broken_file_is_named(tmp_path: Path, name: str, content: s
     with pytest.raises(ProtocolError, match=name) as caught:
         load_tokenizer(tmp_path, BosRule())
     assert caught.value.code is ErrorCode.BAD_MODEL
+
+
+@pytest.mark.parametrize("template", [5, [{"name": "default"}], {"default": 1}])
+def test_a_template_of_the_wrong_shape_is_the_models_fault(tmp_path: Path, template: object) -> None:
+    """BAD_MODEL, not a failure at the first chat."""
+    write_folder(tmp_path, byte_level_backend(), {"chat_template": template})
+    with pytest.raises(ProtocolError, match="chat_template") as caught:
+        load_tokenizer(tmp_path, BosRule())
+    assert caught.value.code is ErrorCode.BAD_MODEL
+
+
+def test_broken_added_tokens_are_the_models_fault(tmp_path: Path) -> None:
+    """Named, instead of ids that would be wrong."""
+    write_folder(tmp_path, byte_level_backend(), {"added_tokens_decoder": {"5": {"special": True}}})
+    with pytest.raises(ProtocolError, match="added_tokens_decoder"):
+        load_tokenizer(tmp_path, BosRule())

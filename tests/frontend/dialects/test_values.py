@@ -1,0 +1,63 @@
+"""Strict readers: no value is coerced, and bounds are inclusive."""
+
+import pytest
+
+from frontend.dialects.values import Bounds, is_same_json, read_integer, read_number, shown
+from frontend.errors import RequestError
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        (1, 1.0, True),
+        (1, True, False),
+        (False, 0, False),
+        (True, True, True),
+        ({"type": "text"}, {"type": "text"}, True),
+        ([], {}, False),
+        ("", None, False),
+    ],
+)
+def test_equality_is_that_of_json(left: object, right: object, expected: bool) -> None:
+    """Numbers are equal by value, and truth values are no numbers."""
+    assert is_same_json(left, right) is expected
+
+
+@pytest.mark.parametrize("value", [1, 5])
+def test_bounds_are_inclusive(value: int) -> None:
+    """Both ends are taken."""
+    assert read_integer({"x": value}, "x", Bounds(1, 5)) == value
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        (Bounds(), "a number"),
+        (Bounds(least=1), "a number of at least 1"),
+        (Bounds(most=2), "a number of at most 2"),
+        (Bounds(1, 2), "a number from 1 to 2"),
+    ],
+)
+def test_bounds_are_told(bounds: Bounds, expected: str) -> None:
+    """In words, as far as there are any."""
+    with pytest.raises(RequestError) as caught:
+        read_number({"x": "y"}, "x", bounds)
+    assert caught.value.message == f'`x` must be {expected}, not "y"'
+
+
+def test_an_integer_is_a_number() -> None:
+    """And arrives as a float."""
+    assert isinstance(read_number({"x": 1}, "x", Bounds(0, 2)), float)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_numbers_are_finite(value: float) -> None:
+    """Also where no bound excludes them."""
+    with pytest.raises(RequestError):
+        read_number({"x": value}, "x", Bounds())
+
+
+def test_values_are_shown_as_json_and_short() -> None:
+    """A client knows null and true, not None and True."""
+    assert shown([None, True, "é"]) == '[null,true,"é"]'
+    assert len(shown("x" * 1000)) == 81

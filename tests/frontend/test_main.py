@@ -12,15 +12,14 @@ from aiohttp import ClientError, ClientSession
 from protocol.errors import EXIT_BAD_SETTING
 from tests.fakes.deadline import until
 from tests.fakes.fake_engine import FakeEngine, FakeSettings
-from tests.fakes.processes import ROOT, ended, running, terminate
+from tests.fakes.processes import ROOT, child
 from tests.fakes.serving import decoded_events
 
 
 def refusal(*arguments: str, pass_fds: tuple[int, ...] = ()) -> tuple[int, list[str]]:
     """Exit status and lines of stderr of a frontend that should not start."""
-    with running(["-m", "frontend", *arguments], pass_fds=pass_fds) as process:
-        status, errors = ended(process)
-    return status, errors.splitlines()
+    with child(["-m", "frontend", *arguments], pass_fds=pass_fds) as process:
+        return process.ended(), process.said().splitlines()
 
 
 async def wait_for(session: ClientSession, url: str, status: int = 200) -> None:
@@ -90,16 +89,16 @@ async def test_inherited_socket_serves_and_sigterm_lets_streams_finish(runtime_d
     with listening_socket() as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         arguments = ["-m", "frontend", "--runtime-dir", str(runtime_dir), "--fd", str(listener.fileno())]
-        with running(arguments, pass_fds=[listener.fileno()]) as process:
+        with child(arguments, pass_fds=[listener.fileno()]) as process:
             async with ClientSession() as session:
                 await wait_for(session, f"{url}/readyz")
                 body = {"prompt": "!count", "max_tokens": 100, "stream": True}
                 body["stream_options"] = {"include_usage": True}
                 async with session.post(f"{url}/v1/completions", json=body) as response:
                     first = await response.content.readuntil(b"\n\n")
-                    terminate(process)
+                    process.terminate()
                     rest = await response.content.read()
-            status, _ = ended(process)
+            status = process.ended()
     engine.stop()
     events = decoded_events(first + rest)
     assert events[-1] == "[DONE]"
@@ -114,14 +113,14 @@ async def test_streams_end_with_the_grace(runtime_dir: Path) -> None:
     with listening_socket() as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         arguments = ["-m", "frontend", "--runtime-dir", str(runtime_dir), "--fd", str(listener.fileno())]
-        with running([*arguments, "--grace-s", "0.2"], pass_fds=[listener.fileno()]) as process:
+        with child([*arguments, "--grace-s", "0.2"], pass_fds=[listener.fileno()]) as process:
             async with ClientSession() as session:
                 await wait_for(session, f"{url}/readyz")
                 body = {"prompt": "!count", "stream": True, "max_tokens": 2_000}
                 async with session.post(f"{url}/v1/completions", json=body) as response:
                     await response.content.readuntil(b"\n\n")
-                    terminate(process)
-                    status, _ = ended(process)
+                    process.terminate()
+                    status = process.ended()
     engine.stop()
     assert status == 0
     assert [cancel.reason for cancel in engine.cancels()] == ["gone"]
@@ -134,7 +133,7 @@ async def test_leaves_with_its_parent(runtime_dir: Path) -> None:
         frontend = [sys.executable, "-m", "frontend", "--runtime-dir", str(runtime_dir), "--exit-with-parent"]
         frontend += ["--fd", str(listener.fileno())]
         parent_code = f"import subprocess; subprocess.run({frontend!r}, close_fds=False, cwd={str(ROOT)!r})"
-        with running(["-c", parent_code], pass_fds=[listener.fileno()]) as parent:
+        with child(["-c", parent_code], pass_fds=[listener.fileno()]) as parent:
             async with ClientSession() as session:
                 await wait_for(session, f"{url}/livez")
                 async with session.get(f"{url}/stats") as response:

@@ -1,0 +1,124 @@
+"""One engine process and its frontend processes, for tests that see only HTTP and the wire."""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+import platformdirs
+
+from tests.fakes.processes import Child, child
+
+EngineKind = Literal["fake", "real"]
+
+CONTEXT_TOKENS = 512
+MAX_ROWS = 8
+LEASE_S = 4.0
+STALL_S = 1.0
+MODEL_ID = "e2e-model"
+START_LIMIT_S = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Frontend:
+    """A frontend process. url: without a path."""
+
+    process: Child
+    url: str
+
+
+@dataclass(slots=True, eq=False)
+class Cluster:
+    """kind: what the engine is. Two frontends run from the start; a test may add its own."""
+
+    kind: EngineKind
+    runtime_dir: Path
+    engine: Child
+    frontends: list[Frontend] = field(default_factory=list[Frontend])
+
+    @property
+    def url(self) -> str:
+        """The first frontend."""
+        return self.frontends[0].url
+
+
+def smollm2_folder() -> Path:
+    """Where `engine-ctl pull smollm2` leaves the model."""
+    folder = platformdirs.user_cache_path("convoy") / "models" / "SmolLM2-135M-Instruct"
+    assert folder.is_dir(), f"no model in {folder}: run `engine-ctl pull smollm2`"
+    return folder
+
+
+@contextmanager
+def running_cluster(kind: EngineKind, runtime_dir: Path) -> Iterator[Cluster]:
+    """Starts everything, waits until both frontends are ready, and ends it all."""
+    with ExitStack() as stack:
+        engine = stack.enter_context(child(_engine_arguments(kind, runtime_dir)))
+        cluster = Cluster(kind, runtime_dir, engine)
+        for _ in range(2):
+            cluster.frontends.append(stack.enter_context(running_frontend(runtime_dir)))
+        for frontend in cluster.frontends:
+            wait_ready(frontend, engine)
+        yield cluster
+
+
+@contextmanager
+def running_frontend(runtime_dir: Path) -> Iterator[Frontend]:
+    """One more frontend, on a port that is bound here and inherited."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.set_inheritable(True)
+        port = listener.getsockname()[1]
+        arguments = ["-m", "frontend", "--runtime-dir", str(runtime_dir), "--fd", str(listener.fileno())]
+        arguments += ["--stall-s", str(STALL_S), "--served-model-name", "my-name", "--log-level", "warning"]
+        with child(arguments, pass_fds=[listener.fileno()]) as process:
+            yield Frontend(process, f"http://127.0.0.1:{port}")
+
+
+def wait_ready(frontend: Frontend, engine: Child) -> None:
+    """Polls /readyz; fails with what the processes said when one of them ends, or the time is over."""
+    deadline_s = time.monotonic() + START_LIMIT_S
+    last = "no answer"
+    while time.monotonic() < deadline_s:
+        for process in (frontend.process, engine):
+            assert process.poll() is None, process.said()
+        try:
+            with urlopen(f"{frontend.url}/readyz", timeout=5) as response:
+                assert json.loads(response.read())["ready"] is True
+                return
+        except HTTPError as error:
+            last = error.read().decode()
+        except (URLError, TimeoutError) as error:
+            last = str(error)
+        time.sleep(0.05)
+    raise AssertionError(f"not ready after {START_LIMIT_S} s: {last}; the engine said: {engine.said()}")
+
+
+def stats(url: str) -> dict[str, Any]:
+    """Body of /stats, synchronously."""
+    with urlopen(f"{url}/stats", timeout=10) as response:
+        return json.loads(response.read())
+
+
+def wait_stats(url: str, is_seen: Callable[[dict[str, Any]], bool], what: str, limit_s: float = 60.0) -> dict[str, Any]:
+    """The first /stats for which is_seen() holds."""
+    deadline_s = time.monotonic() + limit_s
+    while True:
+        found = stats(url)
+        if is_seen(found):
+            return found
+        assert time.monotonic() < deadline_s, f"after {limit_s} s: {what}; rows: {found['engine']['rows']}"
+        time.sleep(0.01)
+
+
+def _engine_arguments(kind: EngineKind, runtime_dir: Path) -> list[str]:
+    shared = ["--runtime-dir", str(runtime_dir), "--model-id", MODEL_ID, "--max-rows", str(MAX_ROWS)]
+    shared += ["--context-length", str(CONTEXT_TOKENS), "--lease-s", str(LEASE_S)]
+    if kind == "fake":
+        return ["-m", "tests.fakes.fake_engine", *shared, "--step-ms", "4", "--prefill-tokens-per-turn", "4"]
+    return ["-m", "engine", "--model", str(smollm2_folder()), *shared]

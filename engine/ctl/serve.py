@@ -22,7 +22,7 @@ from protocol.errors import ProtocolError
 from protocol.status import EngineStatus
 
 # What running requests get to finish at a stop; the policy's own grace is longer.
-_DRAIN_S: Final = 30.0
+DRAIN_S: Final = 30.0
 
 
 def run_serve(flags: dict[str, Any], config: Path | None) -> None:
@@ -56,7 +56,7 @@ def _plans(settings: ServeSettings, source: ModelSource, listeners: list[Listene
     python = [sys.executable, "-P", "-m"]
     names = [word for name in settings.served_model_name for word in ("--served-model-name", name)]
     folder = ["--runtime-dir", str(Path(settings.runtime_dir).expanduser().absolute())]
-    shared = [*folder, "--log-level", settings.log_level, "--grace-s", str(_DRAIN_S), "--exit-with-parent", *names]
+    shared = [*folder, "--log-level", settings.log_level, "--grace-s", str(DRAIN_S), "--exit-with-parent", *names]
     model = ["--model", str(source.path), "--model-id", source.id]
     limits = ["--max-rows", str(settings.max_rows), "--dtype", settings.dtype]
 

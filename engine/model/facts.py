@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 from mlx import nn
-from tokenizers import Tokenizer
 
 from engine.errors import EngineError
 from engine.model.load import LoadedModel, is_hugging_face_id
 from engine.model.tokenizer_files import CONFIG_NAME, TokenizerFiles
+from engine.model.tokenizer_json import TokenizerJson
 from engine.settings import Settings
 from protocol.codec import MAX_FRAME_BYTES
 from protocol.errors import ErrorCode
@@ -54,7 +54,7 @@ def model_facts(
     Raises EngineError(BAD_MODEL) for a broken file, EngineError(BAD_SETTING) for a context over the model's own.
     """
     configs = _Configs(loaded.path, tokenizer)
-    built = tokenizer.build()
+    tokens = tokenizer.tokenizer_json()
     name = model_name(settings, loaded.path)
     aliases = dict.fromkeys((*settings.served_model_name, settings.model, DEFAULT_MODEL_ALIAS))
     return ModelFacts(
@@ -63,8 +63,8 @@ def model_facts(
         path=str(loaded.path),
         context_length=_context_length(configs, loaded.model, settings),
         vocabulary_size=_vocabulary_size(configs, loaded.model),
-        eos_ids=_eos_ids(configs, built),
-        bos=_bos_rule(configs, built),
+        eos_ids=_eos_ids(configs, tokens),
+        bos=_bos_rule(configs, tokens),
         defaults=_defaults(configs.generation),
         batching=batching,
         limits=Limits(
@@ -167,12 +167,13 @@ def _vocabulary_size(configs: _Configs, model: nn.Module) -> int:
     raise EngineError(ErrorCode.BAD_MODEL, "config.json of the model names no vocab_size")
 
 
-def _eos_ids(configs: _Configs, tokenizer: Tokenizer) -> tuple[int, ...]:
+def _eos_ids(configs: _Configs, tokens: TokenizerJson) -> tuple[int, ...]:
     """Every id that any of the model's files calls an end, ascending."""
     ids = set(_ids(configs.generation.get("eos_token_id")))
     for level in configs.levels:
         ids.update(_ids(level.get("eos_token_id")))
-    named = _token_id(configs.tokenizer.get("eos_token"), tokenizer)
+    text = _token_text(configs.tokenizer.get("eos_token"))
+    named = tokens.token_id(text) if text is not None else None
     if named is not None:
         ids.add(named)
     if not ids:
@@ -180,20 +181,21 @@ def _eos_ids(configs: _Configs, tokenizer: Tokenizer) -> tuple[int, ...]:
     return tuple(sorted(ids))
 
 
-def _bos_rule(configs: _Configs, tokenizer: Tokenizer) -> BosRule:
+def _bos_rule(configs: _Configs, tokens: TokenizerJson) -> BosRule:
     """tokenizer.json alone decides whether raw text gets a BOS, as in transformers 5 and so in mlx-lm."""
-    id_ = _token_id(configs.tokenizer.get("bos_token"), tokenizer)
+    text = _token_text(configs.tokenizer.get("bos_token"))
     wanted = configs.tokenizer.get("add_bos_token")
-    starts_with_bos = id_ is not None and tokenizer.encode("a").ids[:1] == [id_]
-    if isinstance(wanted, bool) and id_ is not None and wanted != starts_with_bos:
-        log.info("tokenizer.bos_by_file", extra={"add_bos_token": wanted, "file_adds": starts_with_bos})
-    return BosRule(id=id_, add=None)
+    if text is None:
+        return BosRule()
+    if isinstance(wanted, bool) and wanted != tokens.starts_with(text):
+        log.info("tokenizer.bos_by_file", extra={"add_bos_token": wanted, "file_adds": not wanted})
+    return BosRule(id=tokens.token_id(text), add=None)
 
 
-def _token_id(named: object, tokenizer: Tokenizer) -> int | None:
-    """The id of a token given as text or as an object with a `content`."""
+def _token_text(named: object) -> str | None:
+    """The text of a token given as such, or as an object with a `content`."""
     text = named.get("content") if isinstance(named, dict) else named
-    return tokenizer.token_to_id(text) if isinstance(text, str) else None
+    return text if isinstance(text, str) else None
 
 
 def _defaults(generation: Mapping[str, Any]) -> GenerationDefaults:

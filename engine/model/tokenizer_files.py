@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from engine.errors import EngineError
+from engine.model.tokenizer_json import TokenizerJson
 from protocol.codec import MAX_CHUNK_BYTES
 from protocol.errors import ErrorCode
 from protocol.messages import Epoch, TokenizerChunk, TokenizerFile, TokenizerManifest
@@ -72,12 +72,9 @@ class TokenizerFiles:
         """A whole file; None when the model has no such file."""
         return self._contents.get(name)
 
-    def build(self) -> Tokenizer:
-        """The tokenizer that tokenizer.json describes. Raises EngineError(BAD_MODEL) when it is broken."""
-        try:
-            return Tokenizer.from_buffer(self._contents[TOKENIZER_NAME])
-        except ValueError as error:
-            raise EngineError(ErrorCode.BAD_MODEL, f"{TOKENIZER_NAME} cannot be read: {error}") from error
+    def tokenizer_json(self) -> TokenizerJson:
+        """What the engine reads of tokenizer.json. Raises EngineError(BAD_MODEL) when it is broken."""
+        return TokenizerJson.read(self._contents[TOKENIZER_NAME])
 
     def chunk(self, name: str, offset_bytes: int) -> TokenizerPiece:
         """At most MAX_CHUNK_BYTES of a file from offset_bytes on; an empty file has one empty piece.

@@ -35,11 +35,11 @@ def open_listeners(host: str, ports: tuple[int, ...]) -> list[Listener]:
 
 def _open_listener(host: str, port: int) -> Listener:
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise CommandError(f"--host {host}: {error.strerror}") from error
+    # A name such as localhost has two addresses; clients try the older family, or both.
+    family, kind, protocol, _, address = min(found, key=lambda item: item[0] != socket.AF_INET)
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

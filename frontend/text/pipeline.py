@@ -40,7 +40,7 @@ class TextPipeline:
         if self._is_stopped:
             return self._output("")
         text = self._scan(self._detokenizer.finish())
-        return self._output(text if self._is_stopped else text + self._scanner.finish())
+        return self._output(text + self._scanner.finish())
 
     def _scan(self, piece: str) -> str:
         if not piece:

@@ -188,7 +188,9 @@ def _chat_template(folder: Path, config: Mapping[str, Any]) -> str | None:
 def _named_templates(found: object) -> dict[str, str]:
     """Some models keep several, by name."""
     try:
-        templates = msgspec.convert(found, type=dict[str, str] | list[_NamedTemplate])
+        templates: dict[str, str] | list[_NamedTemplate] = msgspec.convert(
+            found, type=dict[str, str] | list[_NamedTemplate]
+        )
     except msgspec.ValidationError as error:
         raise _bad(f"the chat_template of tokenizer_config.json cannot be read: {error}") from error
     return templates if isinstance(templates, dict) else {entry.name: entry.template for entry in templates}

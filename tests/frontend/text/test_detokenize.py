@@ -152,6 +152,15 @@ def test_unknown_decoders_hold_half_characters_for_a_bounded_time() -> None:
     assert detokenizer.feed([0] * MAX_HELD_TOKENS) == "\ufffd" * MAX_HELD_TOKENS
 
 
+def test_a_replacement_character_of_the_vocabulary_is_text() -> None:
+    """A token that spells U+FFFD itself is told before whatever follows, a byte token too."""
+    backend = tokenizers.Tokenizer(models.BPE(vocab={"\ufffd": 0, "<0xC3>": 1, "<0xA9>": 2, "a": 3}, merges=[]))
+    backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer = Tokenizer(backend, BosRule(), {})
+    for ids in ([0, 1, 2], [0, 3], [0, 1, 3], [3, 0, 1, 2, 0, 2], [0]):
+        assert "".join(pieces(tokenizer, ids)) == tokenizer.decode(ids, True)
+
+
 def test_a_token_costs_the_same_late_in_a_text(metaspace: Tokenizer) -> None:
     """However much text came before, a token decodes a handful of ids."""
     asked: list[int] = []

@@ -69,13 +69,13 @@ def running_cluster(kind: EngineKind, runtime_dir: Path) -> Iterator[Cluster]:
 
 
 @contextmanager
-def running_frontend(runtime_dir: Path) -> Iterator[Frontend]:
+def running_frontend(runtime_dir: Path, served_name: str = "my-name") -> Iterator[Frontend]:
     """One more frontend, on a port that is bound here and inherited."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.set_inheritable(True)
         port = listener.getsockname()[1]
         arguments = ["-m", "frontend", "--runtime-dir", str(runtime_dir), "--fd", str(listener.fileno())]
-        arguments += ["--stall-s", str(STALL_S), "--served-model-name", "my-name", "--log-level", "warning"]
+        arguments += ["--stall-s", str(STALL_S), "--served-model-name", served_name, "--log-level", "warning"]
         with child(arguments, pass_fds=[listener.fileno()]) as process:
             yield Frontend(process, f"http://127.0.0.1:{port}")
 

@@ -1,0 +1,171 @@
+"""Clients that go, stop reading, or lose their frontend: their rows end, and nobody else notices."""
+
+import asyncio
+import socket
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.e2e.client import CHAT, COMPLETIONS, Client, Stream, chat, client_of
+from tests.e2e.cluster import MAX_ROWS, Cluster, Frontend, running_frontend, stats, wait_ready, wait_stats
+
+STORY = "Tell me a long story about a fox."
+LONG_PROMPT = {"prompt": [60 + number % 100 for number in range(480)], "ignore_eos": True}
+
+
+def endless(number: int) -> dict[str, Any]:
+    """A chat that runs until it is cancelled, or to the context's end."""
+    return chat(f"{STORY} Chapter {number}.", ignore_eos=True)
+
+
+def rows_are(**expected: int) -> Any:
+    """Whether /stats has these row counts."""
+    return lambda found: all(found["engine"]["rows"][state] == count for state, count in expected.items())
+
+
+async def is_cancelled_once(cluster: Cluster, before: dict[str, Any], count: int = 1) -> None:
+    """Exactly `count` Cancels left the first frontend, and the engine cancelled as many rows."""
+
+    def is_seen(found: dict[str, Any]) -> bool:
+        return found["engine"]["counters"]["cancelled"] >= before["engine"]["counters"]["cancelled"] + count
+
+    found = await asyncio.to_thread(wait_stats, cluster.url, is_seen, "the row is cancelled")
+    assert found["engine"]["counters"]["cancelled"] == before["engine"]["counters"]["cancelled"] + count
+    sent, sent_before = (each["frontend"]["cancels_sent"].get("gone", 0) for each in (found, before))
+    assert sent == sent_before + count
+
+
+async def seen(cluster: Cluster, url: str, **expected: int) -> None:
+    """Until /stats shows these row counts."""
+    await asyncio.to_thread(wait_stats, url, rows_are(**expected), f"rows are {expected}")
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_client_gone_while_decoding(cluster: Cluster, is_stream: bool) -> None:
+    """A5: streamed or not, one Cancel, the row is gone; the sibling ends as it would have."""
+    async with client_of(cluster.url) as client:
+        before = stats(cluster.url)
+        sibling = asyncio.create_task(client.stream(CHAT, chat(STORY, ignore_eos=True, max_tokens=60)))
+        leaver = asyncio.create_task(client.begin(CHAT, {**endless(1), "stream": is_stream}))
+        if is_stream:
+            response = await leaver
+            await response.content.readuntil(b"\n\n")
+            response.close()
+        else:
+            await seen(cluster, cluster.url, decoding=2)
+            leaver.cancel()
+        await is_cancelled_once(cluster, before)
+        stream = await sibling
+        assert (stream.finish_reasons, stream.events[-1]) == (["length"], "[DONE]")
+
+
+async def test_client_gone_while_prefilling(cluster: Cluster) -> None:
+    """A5: a request that is not streamed and still prefills is cancelled when its client goes."""
+    async with client_of(cluster.url) as client:
+        before = stats(cluster.url)
+        leaver = asyncio.create_task(client.begin(COMPLETIONS, LONG_PROMPT))
+        await seen(cluster, cluster.url, prefilling=1)
+        leaver.cancel()
+        await is_cancelled_once(cluster, before)
+        await seen(cluster, cluster.url, prefilling=0, decoding=0, waiting=0)
+
+
+async def test_client_gone_while_queued(cluster: Cluster) -> None:
+    """A5: a request beyond the cap waits, and is cancelled there."""
+    async with client_of(cluster.url) as client:
+        before = stats(cluster.url)
+        responses = await asyncio.gather(
+            *(client.begin(CHAT, {**endless(number), "stream": True}) for number in range(MAX_ROWS))
+        )
+        queued = asyncio.create_task(client.begin(CHAT, endless(99)))
+        await seen(cluster, cluster.url, waiting=1)
+        queued.cancel()
+        await is_cancelled_once(cluster, before)
+        await seen(cluster, cluster.url, waiting=0)
+        for response in responses:
+            response.close()
+        await is_cancelled_once(cluster, before, 1 + MAX_ROWS)
+
+
+async def test_no_cancel_after_a_normal_end(cluster: Cluster) -> None:
+    """A5: replies that end by themselves, and clients that leave then, send nothing."""
+    async with client_of(cluster.url) as client:
+        before = stats(cluster.url)
+        await client.ask(CHAT, chat("Hello.", max_tokens=3))
+        await client.stream(CHAT, chat("Hello.", max_tokens=3))
+    await seen(cluster, cluster.url, prefilling=0, decoding=0, waiting=0)
+    after = stats(cluster.url)
+    assert after["frontend"]["cancels_sent"] == before["frontend"]["cancels_sent"]
+    finished = after["engine"]["counters"]["finished"] - before["engine"]["counters"]["finished"]
+    assert finished == 2
+
+
+async def test_two_frontends_share_one_batch(cluster: Cluster) -> None:
+    """A7: both tell of the same engine and its rows; a killed one takes only its own rows along."""
+    with running_frontend(cluster.runtime_dir) as third:
+        await asyncio.to_thread(wait_ready, third, cluster.engine)
+        async with client_of(cluster.url) as client, client_of(third.url) as doomed:
+            streams = [
+                asyncio.create_task(client.stream(CHAT, chat(f"{STORY} {number}", ignore_eos=True, max_tokens=150)))
+                for number in range(2)
+            ]
+            responses = [await doomed.begin(CHAT, {**endless(number), "stream": True}) for number in range(2)]
+            for url in (cluster.url, third.url, cluster.frontends[1].url):
+                await seen(cluster, url, decoding=4)
+            epochs = {stats(url)["engine"]["epoch"] for url in (cluster.url, third.url, cluster.frontends[1].url)}
+            assert len(epochs) == 1
+            third.process.kill()
+            await seen(cluster, cluster.url, decoding=2)
+            whole: list[Stream] = await asyncio.gather(*streams)
+            for response in responses:
+                response.close()
+    assert [(stream.finish_reasons, stream.events[-1]) for stream in whole] == [(["length"], "[DONE]")] * 2
+
+
+async def test_consumer_that_stops_reading(cluster: Cluster) -> None:
+    """A10: its rows are cancelled in the end; a stream beside it, on the same frontend, goes on as ever."""
+    with running_frontend(cluster.runtime_dir, served_name="*") as frontend:
+        await asyncio.to_thread(wait_ready, frontend, cluster.engine)
+        async with client_of(frontend.url) as client, slow_client_of(frontend) as slow:
+            # A long model name makes long frames: the buffers are full after few tokens.
+            body = {"prompt": [f"{STORY} {number}" for number in range(4)], "ignore_eos": True, "model": "m" * 8_000}
+            response = await slow.begin(COMPLETIONS, {**body, "stream": True})
+            assert response.status == 200
+            assert response.connection is not None
+            assert response.connection.transport is not None
+            response.connection.transport.pause_reading()  # type: ignore[attr-defined]
+            sibling = await client.stream(CHAT, chat(STORY, ignore_eos=True, max_tokens=40))
+            found = await asyncio.to_thread(
+                wait_stats, frontend.url, lambda found: found["frontend"]["cancels_sent"].get("gone") == 4, "4 Cancels"
+            )
+            await seen(cluster, frontend.url, decoding=0)
+            response.close()
+    assert (sibling.finish_reasons, sibling.events[-1]) == (["length"], "[DONE]")
+    assert found["frontend"]["rows"] == 0
+
+
+def slow_client_of(frontend: Frontend) -> Any:
+    """A client whose kernel takes in very little before it reads."""
+
+    def small_socket(address: Any) -> socket.socket:
+        family, kind, protocol, _, _ = address
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        return made
+
+    return _SlowClient(frontend.url, aiohttp.TCPConnector(socket_factory=small_socket))
+
+
+class _SlowClient:
+    """The session and its Client as one block."""
+
+    def __init__(self, url: str, connector: aiohttp.TCPConnector) -> None:
+        self._url = url
+        self._session = aiohttp.ClientSession(connector=connector)
+
+    async def __aenter__(self) -> Client:
+        return Client(self._session, self._url)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()

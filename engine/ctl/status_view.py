@@ -84,7 +84,10 @@ def join_views(status: EngineStatus | None, state: SupervisorState | None) -> St
         )
     connected = {frontend.pid: frontend for frontend in status.frontends}
     views = [_frontend_view(frontend, connected.pop(frontend.pid or 0, None)) for frontend in supervised]
-    views += [_frontend_view(None, frontend) for frontend in connected.values()]
+    # A restarted frontend's predecessor keeps its lease for a while: it is the same frontend, not one more.
+    urls = {frontend.url for frontend in supervised}
+    strangers = [frontend for frontend in connected.values() if urls.isdisjoint(frontend.listens)]
+    views += [_frontend_view(None, frontend) for frontend in strangers]
     model = status.model or (ModelStatus(id=state.model_id, path=state.model_path) if state else None)
     return StatusView(
         phase=status.phase,

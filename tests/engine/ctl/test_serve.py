@@ -22,11 +22,9 @@ SOURCE = ModelSource(Path("/models/tiny"), "tiny")
 
 
 @pytest.fixture
-def folder(tmp_path_factory: pytest.TempPathFactory) -> RuntimeFolder:
-    """A runtime folder of our own with a short path."""
-    path = tmp_path_factory.mktemp("r")
-    path.chmod(0o700)
-    return RuntimeFolder(path)
+def folder(runtime_dir: Path) -> RuntimeFolder:
+    """A runtime folder of our own."""
+    return RuntimeFolder(runtime_dir)
 
 
 def test_children_understand_every_option_they_are_given(folder: RuntimeFolder) -> None:

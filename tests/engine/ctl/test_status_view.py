@@ -52,15 +52,16 @@ STATUS = EngineStatus(
     memory=MemoryStatus(weights_bytes=2_500_000_000, kv_bytes=12_300_000),
     frontends=(
         FrontendStatus(name="frontend", pid=11, listens=("http://127.0.0.1:8080",), rows=12, silent_s=0.4),
+        FrontendStatus(name="frontend", pid=98, listens=("http://127.0.0.1:8081",), rows=1, silent_s=9.0),
         FrontendStatus(name="foreign", pid=99, listens=("http://127.0.0.1:9999",), rows=0, silent_s=0.1),
     ),
 )
 
 
 @pytest.fixture
-def folder(tmp_path_factory: pytest.TempPathFactory) -> RuntimeFolder:
-    """A runtime folder with a short path."""
-    return RuntimeFolder(tmp_path_factory.mktemp("r"))
+def folder(runtime_dir: Path) -> RuntimeFolder:
+    """A runtime folder of our own."""
+    return RuntimeFolder(runtime_dir)
 
 
 def test_json_has_what_scripts_ask_for() -> None:
@@ -75,7 +76,7 @@ def test_json_has_what_scripts_ask_for() -> None:
 
 
 def test_frontends_are_joined_by_pid() -> None:
-    """Supervised and connected, supervised only, connected only."""
+    """Supervised and connected, supervised only (its predecessor's lease is no frontend), connected only."""
     view = join_views(STATUS, STATE)
     url = "http://127.0.0.1"
     assert view.frontends == (

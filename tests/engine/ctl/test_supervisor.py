@@ -21,9 +21,9 @@ FAST = RestartPolicy(first_delay_s=0.01, longest_delay_s=0.02, grace_s=20.0)
 
 
 @pytest.fixture
-def folder(tmp_path_factory: pytest.TempPathFactory) -> RuntimeFolder:
-    """A runtime folder; its path must stay short enough for a socket."""
-    return RuntimeFolder(tmp_path_factory.mktemp("r"))
+def folder(runtime_dir: Path) -> RuntimeFolder:
+    """A runtime folder of our own."""
+    return RuntimeFolder(runtime_dir)
 
 
 @dataclass(slots=True, eq=False)

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import engine.openblas  # noqa: F401  # before MLX
+
+# isort: split
 import mlx.core as mx
 import numpy as np
 from mlx import nn

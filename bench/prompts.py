@@ -1,0 +1,31 @@
+"""The fixed prompts of every load run: alike in length, different from the first word on, the same in every round."""
+
+from typing import Final
+
+_OPENINGS: Final = (
+    "Tell a long story about",
+    "Describe in many words",
+    "Write a long letter about",
+    "Explain to a child, at length,",
+    "Give a long speech about",
+    "Write many verses about",
+    "Report at length on",
+    "Write a long chapter about",
+)
+_SUBJECTS: Final = (
+    "an old lighthouse and the sailors who love it",
+    "a market in the mountains and its best bread",
+    "the first winter of a young fox in the forest",
+    "a train that crosses the desert by night",
+    "two sisters who repair clocks by the river",
+    "a garden on the roof of a very tall house",
+    "the map that a captain hid in his library",
+    "a village where every bell has its own name",
+)
+
+
+def prompt_of(index: int) -> str:
+    """The prompt of stream `index`; 64 differ."""
+    opening = _OPENINGS[index % len(_OPENINGS)]
+    subject = _SUBJECTS[(index + index // len(_OPENINGS)) % len(_SUBJECTS)]
+    return f"{opening} {subject}. Do not stop early."

@@ -1,0 +1,224 @@
+"""Ways to decode B rows together, each as a runner with one step in flight: what `bench.step` times.
+
+Owns how our engine and mlx-lm are driven in process; the one place to change when their seams change.
+"""
+
+import threading
+from typing import Any, Final, Protocol
+
+import engine.openblas  # noqa: F401  # before MLX
+
+# isort: split
+import mlx.core as mx
+import numpy as np
+from mlx import nn
+from mlx_lm.generate import BatchGenerator
+from mlx_lm.models.cache import make_prompt_cache
+
+from engine import decode, prefill
+from engine.batch import Batch
+from engine.cache.registry import kinds_of
+from engine.loop import EngineLoop, LoopParts
+from engine.mailbox import Client, Heard, SubmitHeard
+from engine.row import Row, RowKey, make_row
+from engine.status import StatusBoard
+from protocol.codec import encode, pack_ids
+from protocol.messages import (
+    AnyFromEngine,
+    Batching,
+    BosRule,
+    Epoch,
+    GenerationDefaults,
+    Limits,
+    ModelFacts,
+    Submit,
+    SubmitId,
+    TokenPrompt,
+)
+
+PROMPT_TOKENS: Final = 32
+_ENDLESS_TOKENS: Final = 1_000_000
+_LEAST_ID: Final = 32
+_EPOCH: Final = Epoch("bench")
+
+
+class Runner(Protocol):
+    """Decodes a fixed batch. After `settle` nothing is left on the device."""
+
+    name: str
+
+    def step(self) -> None:
+        """Launches one step for all rows and reads the one before."""
+        ...
+
+    def settle(self) -> None:
+        """Waits for what is launched."""
+        ...
+
+
+class BareLoop:
+    """The least that decoding can be: forward, argmax, read; mlx-lm's KVCache with B unpadded rows."""
+
+    name = "bare"
+
+    def __init__(self, model: nn.Module, prompts: list[list[int]]) -> None:
+        self._model = model
+        self._caches = make_prompt_cache(model)
+        tokens = mx.array(prompts)
+        model(tokens[:, :-1], cache=self._caches)
+        mx.eval([cache.state[:2] for cache in self._caches])
+        self._register = mx.argmax(model(tokens[:, -1:], cache=self._caches)[:, -1, :], axis=-1)
+        mx.eval(self._register)
+
+    def step(self) -> None:
+        """One forward and one argmax; the tokens of the step before become Python ints."""
+        launched = mx.argmax(self._model(self._register[:, None], cache=self._caches)[:, -1, :], axis=-1)
+        mx.async_eval(launched)
+        self._register.tolist()
+        self._register = launched
+
+    def settle(self) -> None:
+        """Waits for the register."""
+        mx.eval(self._register)
+
+
+class OurDecode:
+    """Our decode step alone: launch_forward, launch_sample, read on one group."""
+
+    name = "decode"
+
+    def __init__(self, model: nn.Module, prompts: list[list[int]]) -> None:
+        self._model = model
+        self._batch = Batch(kinds_of(make_prompt_cache(model)))
+        rows = [make_row(RowKey(b"bench", submit.id), submit, _facts(model), 0.0) for submit in _submits(prompts)]
+        self._batch.join(rows, [self._prefilled(row) for row in rows])
+
+    def step(self) -> None:
+        """What the loop does between two turns, without telling anyone."""
+        for group in self._batch.groups:
+            register = group.register
+            group.register = decode.launch_sample(decode.launch_forward(self._model, group), group)
+            decode.read(register)
+
+    def settle(self) -> None:
+        """Waits for the registers."""
+        mx.eval([group.register for group in self._batch.groups])
+
+    def _prefilled(self, row: Row) -> int:
+        row.caches = make_prompt_cache(self._model)
+        prefill.run_chunk(self._model, row, PROMPT_TOKENS)
+        return prefill.first_token(self._model, row)
+
+
+class OurTurn:
+    """A whole turn of our loop: hear, decode, take each token, tell (encoded, then dropped)."""
+
+    name = "turn"
+
+    def __init__(self, model: nn.Module, prompts: list[list[int]]) -> None:
+        self._mailbox = _DeafMailbox(prompts)
+        self._loop = EngineLoop(
+            LoopParts(
+                model=model,
+                mailbox=self._mailbox,  # pyright: ignore[reportArgumentType]  # what the loop uses of a Mailbox
+                board=StatusBoard(_EPOCH, 0),
+                facts=_facts(model),
+                stop=threading.Event(),
+                chunk_tokens=PROMPT_TOKENS,
+                grace_s=0.0,
+                weights_bytes=0,
+            )
+        )
+        while self._mailbox.largest_step_rows < len(prompts):
+            self._loop.turn()
+
+    def step(self) -> None:
+        """One turn; every row is told one token."""
+        self._loop.turn()
+
+    def settle(self) -> None:
+        """Waits for all that is launched."""
+        mx.synchronize()
+
+
+class LibraryGenerator:
+    """mlx-lm's BatchGenerator, with room for all rows at once."""
+
+    name = "generator"
+
+    def __init__(self, model: nn.Module, prompts: list[list[int]]) -> None:
+        rows = len(prompts)
+        self._generator = BatchGenerator(
+            model, max_tokens=_ENDLESS_TOKENS, completion_batch_size=rows, prefill_batch_size=rows
+        )
+        self._generator.insert(prompts)
+        while len(self._generator.next_generated()) < rows:
+            pass
+
+    def step(self) -> None:
+        """One step of all rows."""
+        self._generator.next_generated()
+
+    def settle(self) -> None:
+        """Waits for the generator's own stream."""
+        mx.synchronize(self._generator.stream)
+
+
+RUNNERS: Final = (BareLoop, OurDecode, OurTurn, LibraryGenerator)
+
+
+def fixed_prompts(rows: int, vocabulary_size: int) -> list[list[int]]:
+    """Different prompts of PROMPT_TOKENS ids each, the same in every run."""
+    random = np.random.default_rng(7)
+    return random.integers(_LEAST_ID, vocabulary_size, (rows, PROMPT_TOKENS)).tolist()
+
+
+class _DeafMailbox:
+    """Hands over one Submit per prompt, then nothing; encodes what it is told, and forgets it."""
+
+    def __init__(self, prompts: list[list[int]]) -> None:
+        self._incoming: list[Heard] = [SubmitHeard(b"bench", submit) for submit in _submits(prompts)]
+        self.clients: dict[bytes, Client] = {}
+        self.malformed_frames = 0
+        self.stale_messages = 0
+        self.largest_step_rows = 0
+
+    def hear(self, now: float, wait_ms: int) -> list[Heard]:
+        """All of it at the first call."""
+        heard, self._incoming = self._incoming, []
+        return heard
+
+    def tell(self, client: bytes, message: AnyFromEngine) -> None:
+        """Costs what encoding costs."""
+        encode(message)
+        self.largest_step_rows = max(self.largest_step_rows, len(getattr(message, "rows", ())))
+
+
+def _submits(prompts: list[list[int]]) -> list[Submit]:
+    return [
+        Submit(
+            epoch=_EPOCH,
+            id=SubmitId(f"row-{index}"),
+            group=f"row-{index}",
+            model="bench",
+            prompt=TokenPrompt(ids=pack_ids(prompt)),
+            ignore_eos=True,
+        )
+        for index, prompt in enumerate(prompts)
+    ]
+
+
+def _facts(model: Any) -> ModelFacts:
+    return ModelFacts(
+        id="bench",
+        path="",
+        context_length=_ENDLESS_TOKENS,
+        vocabulary_size=model.args.vocab_size,
+        eos_ids=(),
+        bos=BosRule(),
+        defaults=GenerationDefaults(),
+        batching=Batching(mode="batch", reason=""),
+        limits=Limits(max_rows=1_024, max_waiting=1_024, max_frame_bytes=1 << 23),
+        dtype="",
+        device="",
+    )

@@ -97,7 +97,7 @@ class _Usage(msgspec.Struct):
 class _Frame(msgspec.Struct):
     choices: list[_Choice] = []
     usage: _Usage | None = None
-    error: object = None
+    error: dict[str, object] | str | None = None
 
 
 _decode: Final = msgspec.json.Decoder(_Frame).decode

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from engine.ctl.terminal import tell
 from protocol.errors import EXIT_BAD_SETTING
 
 _READ_BYTES: Final = 65_536
@@ -162,4 +163,4 @@ class Child:
     def _relay(self, line: bytes) -> None:
         text = line.decode("utf-8", "replace")
         self.last_words = text.strip() or self.last_words
-        print(text, file=sys.stderr, flush=True)
+        tell(text, sys.stderr)

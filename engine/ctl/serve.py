@@ -17,6 +17,7 @@ from engine.ctl.pull import ModelSource, default_cache, resolve_model
 from engine.ctl.settings import ServeSettings, serve_settings
 from engine.ctl.state import FrontendState, SupervisorState, lock_supervisor, remove_state, write_state
 from engine.ctl.supervisor import Observer, Supervisor
+from engine.ctl.terminal import tell
 from protocol.endpoint import RuntimeFolder, open_runtime_folder
 from protocol.errors import ProtocolError
 from protocol.status import EngineStatus
@@ -103,7 +104,7 @@ class _Terminal:
         rows = f"up to {status.model.max_rows} at once" if status.model else "ready"
         if status.batching and status.batching.mode == "serial":
             rows = f"one at a time: {status.batching.reason}"
-        print(f"serving {self.source.id} at {url}/v1 ({rows})", flush=True)
+        tell(f"serving {self.source.id} at {url}/v1 ({rows})", sys.stdout)
         if index == 0:
             body = """'{"messages": [{"role": "user", "content": "Hello!"}], "stream": true}'"""
             print(

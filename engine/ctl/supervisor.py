@@ -3,7 +3,6 @@
 Knows processes, signals and the status socket; knows nothing of command lines, models or HTTP.
 """
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import zmq
 from engine.ctl.child import Child, ChildPlan, Death, RestartPolicy
 from engine.ctl.failure import EXIT_FAILED
 from engine.ctl.signals import SignalPipe
+from engine.ctl.terminal import say
 from protocol.codec import decode_status
 from protocol.endpoint import RuntimeFolder, connect_status
 from protocol.errors import EXIT_BAD_SETTING, ProtocolError
@@ -98,10 +98,10 @@ class Supervisor:
     def _hear_signals(self, signals: SignalPipe) -> None:
         for heard in signals.stops_heard():
             if self._is_stopping:
-                _say(f"{heard.name} again: ending at once")
+                say(f"{heard.name} again: ending at once")
                 self._kill(EXIT_KILLED)
             else:
-                _say(f"{heard.name}: stopping (once more to end at once)")
+                say(f"{heard.name}: stopping (once more to end at once)")
                 self._stop(0)
 
     def _hear_status(self, status_socket: "zmq.Socket[Any]") -> None:
@@ -110,7 +110,7 @@ class Supervisor:
         except zmq.Again:
             return
         except ProtocolError as error:
-            _say(f"the engine's status cannot be read: {error.message}")
+            say(f"the engine's status cannot be read: {error.message}")
             return
         engine = self._children[0]
         if status.pid != engine.pid or status.phase != "ready":
@@ -138,19 +138,19 @@ class Supervisor:
         if self._is_stopping:
             child.due_s = None
             if not death.is_clean and self._exit_status == 0:
-                _say(f"{name} {death.cause} while stopping")
+                say(f"{name} {death.cause} while stopping")
                 self._exit_status = EXIT_FAILED
         elif death.is_hopeless:
             self._stop(EXIT_BAD_SETTING)
         elif child.deaths_in_a_row >= self._policy.deaths_before_proof:
-            _say(
+            say(
                 f"{name} {death.cause}; that is {child.deaths_in_a_row} deaths in a row without one useful moment: "
                 f"giving up. Its last words: {child.last_words or 'none'}"
             )
             self._stop(EXIT_FAILED)
         else:
             delay_s = max(0.0, (child.due_s or 0.0) - self._clock())
-            _say(f"{name} {death.cause}; restart {child.starts} in {delay_s:.1f} s")
+            say(f"{name} {death.cause}; restart {child.starts} in {delay_s:.1f} s")
 
     def _stop(self, exit_status: int) -> None:
         self._exit_status = exit_status
@@ -162,7 +162,7 @@ class Supervisor:
     def _kill_if_overdue(self) -> None:
         if self._kill_at_s is not None and self._clock() >= self._kill_at_s and not self._is_over():
             late = ", ".join(child.plan.name for child in self._children if child.pid is not None)
-            _say(f"not stopped within {self._policy.grace_s:.0f} s, ended now: {late}")
+            say(f"not stopped within {self._policy.grace_s:.0f} s, ended now: {late}")
             self._kill(EXIT_FAILED)
 
     def _kill(self, exit_status: int) -> None:
@@ -170,7 +170,3 @@ class Supervisor:
         self._kill_at_s = self._clock() + self._policy.grace_s
         for child in self._children:
             child.kill()
-
-
-def _say(text: str) -> None:
-    print(f"engine-ctl: {text}", file=sys.stderr, flush=True)

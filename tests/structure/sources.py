@@ -13,15 +13,20 @@ PACKAGES = ("engine", "frontend", "protocol", "deploy")
 @cache
 def files() -> tuple[Path, ...]:
     """Every file of the repository that git knows or would take, relative to ROOT."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    names = [Path(name) for name in listed.split("\0") if name]
+    # The folder may belong to another user than the one who runs the tests, as in a container.
+    git = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(git, cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode == 0:
+        names = [Path(name) for name in listed.stdout.split("\0") if name]
+    else:
+        names = [path.relative_to(ROOT) for path in ROOT.rglob("*") if _is_source(path.relative_to(ROOT))]
     return tuple(sorted(name for name in names if (ROOT / name).is_file()))
+
+
+def _is_source(name: Path) -> bool:
+    """For an exported tree without git: not in a hidden folder, a cache or a build."""
+    is_hidden = name.parts[0].startswith(".") and name.parts[0] != ".ci"
+    return not is_hidden and not {"__pycache__", "dist", "build"} & set(name.parts)
 
 
 def python_files(*folders: str) -> list[Path]:

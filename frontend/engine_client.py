@@ -81,6 +81,7 @@ class EngineClient:
         self._heard_at_s = 0.0
         self._session: EngineSession | None = None
         self._ready: ReadyEngine | None = None
+        self._facts: ModelFacts | None = None
         self._text: ModelText | None = None
         self._text_key: _TextKey | None = None
         self._trouble = ""
@@ -102,20 +103,20 @@ class EngineClient:
         """Whether work can be sent, and if not, why."""
         status, silent_s = self._status, self.silent_s
         if status is None or silent_s is None:
-            return EngineState("unreachable", f"no engine has been heard in {self._folder.path}")
+            return EngineState("unreachable", self._trouble or f"no engine has been heard in {self._folder.path}")
         if silent_s > SILENT_S:
             return EngineState("silent", f"the engine was last heard {silent_s:.0f} s ago")
         if status.protocol_version != PROTOCOL_VERSION:
             versions = f"the engine speaks protocol {status.protocol_version}, this frontend {PROTOCOL_VERSION}"
             return EngineState("incompatible", f"{versions}; run both from one installation")
-        if status.phase == "ready" and self._ready is None:
+        if status.phase == "ready" and (self._ready is None or self._ready.session.is_lost):
             return EngineState("connecting", self._trouble)
         return EngineState(status.phase, status.phase_detail)
 
     @property
     def facts(self) -> ModelFacts | None:
-        """The served model's facts; None while no engine is connected."""
-        return None if self._ready is None else self._ready.facts
+        """The served model's facts, as last told; None until an engine was connected."""
+        return self._facts
 
     @property
     def ready(self) -> ReadyEngine | None:
@@ -176,10 +177,9 @@ class EngineClient:
             await self._prepare(session)
             await session.until_lost()
         except SessionLostError:
-            self._trouble = session.failure.message if session.failure else ""
-        except (ProtocolError, TimeoutError, OSError, RequestError, ValueError) as error:
-            self._trouble = str(error) or type(error).__name__
-            log.exception("engine.connect_failed", extra={"epoch": epoch})
+            self._note_trouble(session.failure.message if session.failure else "the session ended")
+        except (ProtocolError, TimeoutError, OSError) as error:
+            self._note_trouble(str(error) or "the engine does not answer")
             end = RowFailure(code=ErrorCode.NOT_READY, message=self._trouble, retry_after_s=RETRY_AFTER_S)
         finally:
             session.lose(end)
@@ -201,6 +201,7 @@ class EngineClient:
             raise ProtocolError(ErrorCode.VERSION_MISMATCH, f"the engine speaks protocol {welcome.protocol_version}")
         text = await self._text_of(session, welcome.tokenizer, welcome.facts.bos)
         self._ready = ReadyEngine(session, welcome.facts, text)
+        self._facts = welcome.facts
         self._trouble = ""
         log.info("engine.connected", extra={"epoch": session.epoch, "model": welcome.facts.id})
         self._notify()
@@ -215,11 +216,14 @@ class EngineClient:
 
     async def _beat(self) -> None:
         while True:
+            began_s = time.monotonic()
             await asyncio.sleep(PING_INTERVAL_S)
             if self._session is None:
                 continue
             self._session.ping()
-            if (self.silent_s or 0.0) > LOST_S:
+            # After a sleep of this process, heartbeats lie unread: judged once they are heard.
+            was_asleep = time.monotonic() - began_s > 2 * PING_INTERVAL_S
+            if (self.silent_s or 0.0) > LOST_S and not was_asleep:
                 self._session.lose(
                     RowFailure(
                         code=ErrorCode.NOT_READY,
@@ -232,7 +236,7 @@ class EngineClient:
         try:
             status = codec.decode_status(frame)
         except ProtocolError as error:
-            log.warning("status.malformed_frame", extra={"reason": error.message})
+            self._note_trouble(f"the engine's status is not understood: {error.message}")
             return
         before, self._status = self._status, status
         self._heard_at_s = time.monotonic()
@@ -247,6 +251,12 @@ class EngineClient:
                 )
             )
         self._notify()
+
+    def _note_trouble(self, message: str) -> None:
+        """Keeps the message for whoever asks for the state, and logs it when it is another than before."""
+        if message != self._trouble:
+            log.warning("engine.trouble", extra={"reason": message})
+        self._trouble = message
 
     def _not_ready(self) -> RequestError:
         state = self.state

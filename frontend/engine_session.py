@@ -160,7 +160,9 @@ class EngineSession:
         try:
             message = codec.decode_from_engine(frame)
         except ProtocolError as error:
+            # It may have held a row's end: its rows would wait for ever.
             log.warning("session.malformed_frame", extra={"reason": error.message, "frame_bytes": len(frame)})
+            self.lose(RowFailure(code=ErrorCode.INTERNAL, message=f"the engine is not understood: {error.message}"))
             return
         if message.epoch != self.epoch:
             log.warning("session.stale_message", extra={"epoch": message.epoch, "expected": self.epoch})

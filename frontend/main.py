@@ -22,7 +22,7 @@ from frontend.app import build_app
 from frontend.engine_client import EngineClient
 from frontend.model_text import load_model_text
 from frontend.parts import FrontendParts
-from frontend.settings import Settings
+from frontend.settings import Address, Settings
 from protocol.endpoint import RuntimeFolder, open_runtime_folder
 from protocol.errors import EXIT_BAD_SETTING, ErrorCode, ProtocolError
 from protocol.logs import setup_logging
@@ -63,7 +63,12 @@ def main(arguments: list[str]) -> int:
 
 def open_listener(settings: Settings) -> socket.socket:
     """The listening socket: inherited, or bound here. Raises ProtocolError(BAD_SETTING)."""
-    listener = _bound(settings.host, settings.port) if settings.fd is None else _inherited(settings.fd)
+    if settings.fd is None:
+        listener = _bound(settings.address)
+    elif settings.host is None and settings.port is None:
+        listener = _inherited(settings.fd)
+    else:
+        raise ProtocolError(ErrorCode.BAD_SETTING, f"--fd {settings.fd} excludes --host and --port")
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
     listener.setblocking(False)
     return listener
@@ -81,7 +86,8 @@ def _inherited(descriptor: int) -> socket.socket:
     return listener
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound(wanted: Address) -> socket.socket:
+    host, port = wanted
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)

@@ -1,6 +1,6 @@
 """The frontend process's settings: each field is an option of `python -m frontend`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -8,6 +8,13 @@ from msgspec import Meta
 from protocol.endpoint import default_runtime_path
 
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+
+
+class Address(NamedTuple):
+    """A host name or address, and a port."""
+
+    host: str
+    port: int
 
 
 def _default_runtime_dir() -> str:
@@ -23,10 +30,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     fd: (
         Annotated[int, Meta(ge=0, description="inherited listening TCP socket, instead of --host and --port")] | None
     ) = None
-    host: Annotated[str, Meta(min_length=1, description="address to listen on")] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65_535, description="port to listen on; 0 takes a free one")] = 8080
+    host: Annotated[str, Meta(min_length=1, description="address to listen on; default 127.0.0.1")] | None = None
+    port: (
+        Annotated[int, Meta(ge=0, le=65_535, description="port to listen on, 0 for a free one; default 8080")] | None
+    ) = None
     served_model_name: Annotated[
-        tuple[str, ...], Meta(description="a further name for the model; `*` takes any name; may be repeated")
+        tuple[Annotated[str, Meta(min_length=1)], ...],
+        Meta(description="a further name for the model; `*` takes any name; may be repeated"),
     ] = ()
     engine_wait_s: Annotated[float, Meta(ge=0, description="how long a request waits for an engine to be ready")] = 10.0
     grace_s: Annotated[float, Meta(ge=0, description="how long running requests may go on after SIGTERM")] = 10.0
@@ -39,3 +49,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_body_bytes: Annotated[int, Meta(ge=1_024, description="largest request body")] = 64 * 1024 * 1024
     exit_with_parent: Annotated[bool, Meta(description="stop when the parent process is gone")] = False
     log_level: Annotated[LogLevel, Meta(description="least severe log lines to show")] = "info"
+
+    @property
+    def address(self) -> Address:
+        """Where to listen when no socket was inherited."""
+        return Address(self.host or "127.0.0.1", 8080 if self.port is None else self.port)

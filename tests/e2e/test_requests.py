@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.client import CHAT, COMPLETIONS, chat, client_of
-from tests.e2e.cluster import CONTEXT_TOKENS, MODEL_ID, Cluster, stats
+from tests.e2e.cluster import CONTEXT_TOKENS, MODEL_ID, Cluster
 
 
 async def test_max_tokens_absent_runs_to_the_context(cluster: Cluster) -> None:
@@ -62,12 +62,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 async def test_fields(cluster: Cluster) -> None:
     """A13: unsupported fields are refused by name; unknown ones are ignored, and named in the header."""
     async with client_of(cluster.url) as client:
-        before = stats(cluster.url)["engine"]["counters"]["submitted"]
         for body, name in REFUSED:
             reply = await client.ask(CHAT, body)
             assert reply.status == 400
             assert name in reply.body["error"]["message"]
-        assert stats(cluster.url)["engine"]["counters"]["submitted"] == before
         reply = await client.ask(CHAT, chat("Hello.", max_tokens=2, zebra=1))
         assert (reply.status, reply.headers["x-convoy-ignored"]) == (200, "zebra")
 

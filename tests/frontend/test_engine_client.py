@@ -253,3 +253,29 @@ async def test_consumer_that_stops_taking_is_cancelled(runtime_dir: Path) -> Non
         assert isinstance(end, Finish)
         assert end.reason == "length"
     engine.stop()
+
+
+async def test_message_that_is_not_understood_ends_the_session(runtime_dir: Path) -> None:
+    """It may have held a row's end: the rows fail, and a fresh session is opened."""
+    engine = FakeEngine(settings(runtime_dir)).start()
+    async with following(runtime_dir) as client:
+        ready = await client.wait_ready(5)
+        mailbox = RowMailbox(make_submit(engine, "one", "!silent"), asyncio.Event())
+        ready.session.submit(mailbox)
+        ready.session._hear(b"\xc1 no message")
+        _, end = await end_of(mailbox)
+        assert isinstance(end, RowFailure)
+        assert end.code == ErrorCode.INTERNAL
+        assert (await client.wait_ready(5)).session is not ready.session
+    engine.stop()
+
+
+async def test_facts_outlive_the_engine(runtime_dir: Path) -> None:
+    """The model's facts stay known while no engine is there, for /v1/models."""
+    engine = FakeEngine(settings(runtime_dir)).start()
+    async with following(runtime_dir) as client:
+        assert client.facts is None
+        await client.wait_ready(5)
+        engine.stop()
+        await until(lambda: client.ready is None, "the engine is gone")
+        assert client.facts == engine.facts()

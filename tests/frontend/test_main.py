@@ -150,3 +150,13 @@ def _is_running(pid: int) -> bool:
     # An orphan that has ended stays a zombie where nobody reaps it.
     status = Path(f"/proc/{pid}/stat")
     return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_two_ways_to_listen_are_refused(runtime_dir: Path) -> None:
+    """--fd with --port is a contradiction, not a preference."""
+    with listening_socket() as listener:
+        arguments = ["--fd", str(listener.fileno()), "--port", "0"]
+        status, lines = refusal("--runtime-dir", str(runtime_dir), *arguments, pass_fds=(listener.fileno(),))
+    assert status == EXIT_BAD_SETTING
+    assert len(lines) == 1
+    assert "excludes --host and --port" in lines[0]

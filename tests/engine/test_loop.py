@@ -3,12 +3,15 @@
 import itertools
 from typing import Any
 
+import mlx.core as mx
 import pytest
+from mlx_lm.models import llama
 from mlx_lm.models.cache import KVCache
 
 from engine import prefill
 from engine.cache.full import FullBatch
 from engine.cache.layout import Layout
+from engine.loop import IDLE_WAIT_MS
 from engine.memory import CLEAR_EVERY_STEPS
 from protocol.errors import ErrorCode
 from protocol.messages import SubmitId
@@ -209,6 +212,42 @@ def test_allocator_is_cleared_on_a_cadence_and_between_chunks(monkeypatch: pytes
     driver.run_until_idle()
     assert len(driver.tokens("a")) == 600
     assert cleared == [0, 0, CLEAR_EVERY_STEPS - 1 + 1, 2 * CLEAR_EVERY_STEPS]
+
+
+def test_an_idle_loop_waits_for_mail_and_asks_nothing_of_the_device(driver: LoopDriver, events: list[str]) -> None:
+    """B12: without rows a turn is one wait on the socket; with rows it does not wait at all."""
+    driver.turn(3)
+    assert (driver.mailbox.waits_ms, events) == ([IDLE_WAIT_MS] * 3, [])
+    driver.submit("a", prompt_of(5), max_tokens=5)
+    driver.turn(2)
+    assert driver.mailbox.waits_ms[3] == IDLE_WAIT_MS
+    assert set(driver.mailbox.waits_ms[4:]) == {0}
+
+
+def test_a_model_that_cannot_batch_is_served_one_row_at_a_time() -> None:
+    """Sliding-window layers join no batch yet: the same loop with a cap of one gives each row its solo text."""
+    arguments = llama.ModelArgs(
+        model_type="llama",
+        hidden_size=32,
+        num_hidden_layers=2,
+        intermediate_size=64,
+        num_attention_heads=4,
+        rms_norm_eps=1e-5,
+        vocab_size=300,
+        layer_types=["sliding_attention", "full_attention"],
+        sliding_window=8,
+    )
+    mx.random.seed(3)
+    model = llama.Model(arguments)
+    mx.eval(model.parameters())
+    driver = LoopDriver(model, facts_of(model, max_rows=1))
+    for index in range(3):
+        driver.submit(str(index), prompt_of(12, index), max_tokens=15)
+    driver.turn(4)
+    assert len(driver.loop._batch) == 1
+    driver.run_until_idle()
+    expected = [solo_tokens(model, prompt_of(12, index), 15) for index in range(3)]
+    assert [driver.tokens(str(index)) for index in range(3)] == expected
 
 
 def test_sixteen_rows_keep_their_own_words(driver: LoopDriver) -> None:

@@ -1,6 +1,7 @@
 """The engine's end of the wire over real sockets: hellos, leases, broken frames, peers that go."""
 
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,6 +146,17 @@ def test_submits_and_cancels_reach_the_loop_in_order(wire: _Wire) -> None:
         heard += wire.hear()
     assert [type(event) for event in heard] == [SubmitHeard, CancelHeard, SubmitHeard]
     assert {event.client for event in heard} == {b"one"}
+
+
+def test_a_waiting_mailbox_wakes_at_the_first_message(wire: _Wire) -> None:
+    """B12: a long wait ends with the message, not with its time."""
+    socket = wire.greeted()
+    sender = threading.Timer(0.05, lambda: wire.send(socket, submit()))
+    began = time.monotonic()
+    sender.start()
+    heard = wire.mailbox.hear(began, 60_000)
+    sender.join()
+    assert [type(event) for event in heard] == [SubmitHeard]
 
 
 def test_another_epochs_messages_are_dropped_and_counted(wire: _Wire) -> None:

@@ -46,8 +46,10 @@ class FakeMailbox:
     goodbyes: int = 0
     ended_leases: list[bytes] = field(default_factory=list)
     gone: set[bytes] = field(default_factory=set)
+    waits_ms: list[int] = field(default_factory=list)
 
     def hear(self, now: float, wait_ms: int) -> list[Heard]:
+        self.waits_ms.append(wait_ms)
         heard, self.incoming = self.incoming, []
         return heard
 

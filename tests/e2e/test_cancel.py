@@ -46,7 +46,8 @@ async def test_client_gone_while_decoding(cluster: Cluster, is_stream: bool) -> 
     """A5: streamed or not, one Cancel, the row is gone; the sibling ends as it would have."""
     async with client_of(cluster.url) as client:
         before = stats(cluster.url)
-        sibling = asyncio.create_task(client.stream(CHAT, chat(STORY, ignore_eos=True, max_tokens=60)))
+        tokens = cluster.tokens(fake=150, real=25)
+        sibling = asyncio.create_task(client.stream(CHAT, chat(STORY, ignore_eos=True, max_tokens=tokens)))
         leaver = asyncio.create_task(client.begin(CHAT, {**endless(1), "stream": is_stream}))
         if is_stream:
             response = await leaver
@@ -106,10 +107,9 @@ async def test_two_frontends_share_one_batch(cluster: Cluster) -> None:
     with running_frontend(cluster.runtime_dir) as third:
         await asyncio.to_thread(wait_ready, third, cluster.engine)
         async with client_of(cluster.url) as client, client_of(third.url) as doomed:
-            streams = [
-                asyncio.create_task(client.stream(CHAT, chat(f"{STORY} {number}", ignore_eos=True, max_tokens=150)))
-                for number in range(2)
-            ]
+            tokens = cluster.tokens(fake=400, real=60)
+            bodies = [chat(f"{STORY} {number}", ignore_eos=True, max_tokens=tokens) for number in range(2)]
+            streams = [asyncio.create_task(client.stream(CHAT, body)) for body in bodies]
             responses = [await doomed.begin(CHAT, {**endless(number), "stream": True}) for number in range(2)]
             for url in (cluster.url, third.url, cluster.frontends[1].url):
                 await seen(cluster, url, decoding=4)
@@ -135,7 +135,7 @@ async def test_consumer_that_stops_reading(cluster: Cluster) -> None:
             assert response.connection is not None
             assert response.connection.transport is not None
             response.connection.transport.pause_reading()  # type: ignore[attr-defined]
-            sibling = await client.stream(CHAT, chat(STORY, ignore_eos=True, max_tokens=40))
+            sibling = await client.stream(CHAT, chat(STORY, ignore_eos=True, max_tokens=25))
             found = await asyncio.to_thread(
                 wait_stats, frontend.url, lambda found: found["frontend"]["cancels_sent"].get("gone") == 4, "4 Cancels"
             )

@@ -102,9 +102,7 @@ class EngineLoop:
         self._prefill()
         self._decode()
         self._tell()
-        now = time.monotonic()
-        if now - self._published_at >= PUBLISH_EVERY_S or not self._roster.rows:
-            self._publish(now)
+        self._publish_when_due()
 
     # --- hear -----------------------------------------------------------------------------------
 
@@ -190,6 +188,7 @@ class EngineLoop:
             self._tell()
             self._hear(0)
             self._admit()
+            self._publish_when_due()
 
     def _is_gap_spent(self, spent: int) -> bool:
         """Whether rows that could decode must not wait for the next chunk. spent: tokens in this gap."""
@@ -280,6 +279,11 @@ class EngineLoop:
 
     def _tell(self) -> None:
         self._outbox.flush(self._mailbox, self._steps)
+
+    def _publish_when_due(self) -> None:
+        now = time.monotonic()
+        if now - self._published_at >= PUBLISH_EVERY_S or not self._roster.rows:
+            self._publish(now)
 
     def _publish(self, now: float) -> None:
         self._published_at = now

@@ -91,6 +91,23 @@ def test_several_short_joiners_share_one_gap(events: list[str]) -> None:
     assert events == ["run_chunk", "first_token"] * 3 + ["launch_forward", "launch_sample", "read"]
 
 
+def test_a_long_prefill_is_seen_in_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing decoding, one turn holds a whole prefill: the status is published between its chunks."""
+    driver = LoopDriver(tiny_model("llama"), chunk_tokens=16)
+    monkeypatch.setattr("engine.loop.PUBLISH_EVERY_S", 0.0)
+    seen: list[int] = []
+    original = prefill.run_chunk
+
+    def recording(*arguments: Any) -> int:
+        seen.append(driver.board.status().rows.prefilling)
+        return original(*arguments)
+
+    monkeypatch.setattr(prefill, "run_chunk", recording)
+    driver.submit("long", prompt_of(64), max_tokens=3)
+    driver.turn()
+    assert seen == [0, 1, 1, 1]
+
+
 def test_cap_holds_and_admission_is_first_in_first_out() -> None:
     """B3: with a cap of two and five requests, never more than two are live, and they start in order."""
     driver = LoopDriver(tiny_model("llama"), facts_of(tiny_model("llama"), max_rows=2))

@@ -53,7 +53,7 @@ class LoopParts:
 
 
 class Ready(NamedTuple):
-    """A prefilled row that waits to join, with its first token (told already)."""
+    """A row that waits to join. token: what it forwards next, its first token (told) or the last of its prompt."""
 
     row: Row
     token: int
@@ -177,7 +177,7 @@ class EngineLoop:
             live += 1
 
     def _prefill(self) -> None:
-        """Beside running rows at most one gap budget; with none, short joiners back to back."""
+        """Beside running rows at most one gap budget; with none, the short joiners that are here, back to back."""
         spent = 0
         while self._prefilling and not self._is_gap_spent(spent):
             row = self._prefilling[0]
@@ -187,7 +187,8 @@ class EngineLoop:
             self._board.turn_ended()
             self._tell()
             self._hear(0)
-            self._admit()
+            if not self._ready:
+                self._admit()
             self._publish_when_due()
 
     def _is_gap_spent(self, spent: int) -> bool:
@@ -208,12 +209,15 @@ class EngineLoop:
         if row.remaining_prefill_tokens > 1:
             self._allocator.chunk_done()
             return tokens
-        token = prefill.first_token(self._model, row)
         self._tally.prompt_tokens += 1
         self._prefilling.popleft()
-        row.first_token_at = time.monotonic()
-        if self._roster.take_token(row, token, row.first_token_at):
-            self._ready.append(Ready(row, token))
+        if len(self._batch) and row.limit > 1:
+            # A step follows within this gap: the last prompt token rides in it, without a forward of its own.
+            self._ready.append(Ready(row, row.to_prefill[-1]))
+        else:
+            token = prefill.first_token(self._model, row)
+            if self._roster.take_token(row, token, time.monotonic()):
+                self._ready.append(Ready(row, token))
         return tokens + 1
 
     # --- decode ---------------------------------------------------------------------------------

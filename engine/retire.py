@@ -69,6 +69,8 @@ class Roster:
         A stop token ends the row without being delivered, also when it is the last one allowed.
         """
         self._tally.generated_tokens += 1
+        if row.first_token_at is None:
+            row.first_token_at = now
         if token in row.stop_ids:
             self._end(row, row.finish("stop", now, stop_id=token))
             return False

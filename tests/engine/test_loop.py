@@ -88,7 +88,41 @@ def test_several_short_joiners_share_one_gap(events: list[str]) -> None:
     for index in range(4):
         driver.submit(str(index), prompt_of(10, index))
     driver.turn()
-    assert events == ["run_chunk", "first_token"] * 3 + ["launch_forward", "launch_sample", "read"]
+    assert events == ["run_chunk"] * 3 + ["launch_forward", "launch_sample", "read"]
+
+
+def test_a_joiner_beside_running_rows_rides_in_the_next_step(events: list[str]) -> None:
+    """Beside running rows the last prompt token is forwarded by the step that follows, not alone."""
+    driver = LoopDriver(tiny_model("llama"))
+    driver.submit("running", prompt_of(5), max_tokens=30)
+    driver.turn(2)
+    events.clear()
+    driver.submit("joiner", prompt_of(10, 1), max_tokens=12)
+    driver.submit("one", prompt_of(10, 2), max_tokens=1)
+    driver.turn()
+    assert events == ["run_chunk", "run_chunk", "first_token", "launch_forward", "launch_sample", "read"]
+    driver.run_until_idle()
+    assert driver.tokens("joiner") == solo_tokens(tiny_model("llama"), prompt_of(10, 1), 12)
+    assert driver.tokens("one") == solo_tokens(tiny_model("llama"), prompt_of(10, 2), 1)
+
+
+def test_a_burst_is_the_rows_that_were_queued_when_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that keep arriving do not hold up those that are ready: the first step comes between."""
+    driver = LoopDriver(tiny_model("llama"))
+    original = prefill.run_chunk
+    started: list[str] = []
+
+    def arriving(model: Any, row: Any, chunk_tokens: int) -> int:
+        started.append(row.key.id)
+        if len(started) < 5:
+            driver.submit(str(len(started)), prompt_of(6, len(started)))
+        return original(model, row, chunk_tokens)
+
+    monkeypatch.setattr(prefill, "run_chunk", arriving)
+    driver.submit("0", prompt_of(6))
+    driver.turn()
+    assert started == ["0"]
+    assert len(driver.loop._batch) == 1
 
 
 def test_a_long_prefill_is_seen_in_the_status(monkeypatch: pytest.MonkeyPatch) -> None:

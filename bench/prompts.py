@@ -1,15 +1,15 @@
-"""The fixed prompts of every load run: alike in length, different from the first word on, the same in every round."""
+"""The fixed prompts of every load run, the same in every round: SmolLM2 answers each with more than 128 tokens."""
 
 from typing import Final
 
 _OPENINGS: Final = (
     "Tell a long story about",
-    "Describe in many words",
+    "Write a fairy tale about",
     "Write a long letter about",
     "Explain to a child, at length,",
     "Give a long speech about",
     "Write many verses about",
-    "Report at length on",
+    "Tell the full history of",
     "Write a long chapter about",
 )
 _SUBJECTS: Final = (
@@ -28,4 +28,4 @@ def prompt_of(index: int) -> str:
     """The prompt of stream `index`; 64 differ."""
     opening = _OPENINGS[index % len(_OPENINGS)]
     subject = _SUBJECTS[(index + index // len(_OPENINGS)) % len(_SUBJECTS)]
-    return f"{opening} {subject}. Do not stop early."
+    return f"{opening} {subject}."

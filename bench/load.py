@@ -1,4 +1,4 @@
-"""A load client: C concurrent chat streams against any OpenAI-compatible server, timed from outside.
+"""A load client: C concurrent streams against any OpenAI-compatible server, timed from outside.
 
 Owns the requests and their clocks; imports neither engine nor frontend. `python -m bench.load --help`.
 """
@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import aiohttp
 import msgspec
@@ -21,24 +21,35 @@ import uvloop
 
 from bench.prompts import prompt_of
 
+Endpoint = Literal["chat", "completions"]
 START_APART_S: Final = 0.010
 _ROUND_LIMIT_S: Final = 1_800
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What each stream asks for. url: of the server, without path. ignore_eos is sent only when true."""
+    """What each stream asks for. url: of the server, without path. ignore_eos is sent only when true.
+
+    endpoint: `chat` turns a prompt into a conversation, which begins alike for every stream; `completions` sends it raw.
+    """
 
     url: str
     model: str
     max_tokens: int
+    endpoint: Endpoint = "chat"
     ignore_eos: bool = False
+
+    @property
+    def address(self) -> str:
+        """Where the bodies go."""
+        return f"{self.url}/v1/{'chat/completions' if self.endpoint == 'chat' else 'completions'}"
 
     def body(self, index: int) -> bytes:
         """The JSON body of stream `index`: the same for every server."""
+        prompt = prompt_of(index)
         content: dict[str, object] = {
             "model": self.model,
-            "messages": [{"role": "user", "content": prompt_of(index)}],
+            **({"messages": [{"role": "user", "content": prompt}]} if self.endpoint == "chat" else {"prompt": prompt}),
             "max_tokens": self.max_tokens,
             "temperature": 0.0,
             "stream": True,
@@ -86,6 +97,7 @@ class _Delta(msgspec.Struct):
 
 class _Choice(msgspec.Struct):
     delta: _Delta | None = None
+    text: str | None = None
     finish_reason: str | None = None
 
 
@@ -149,7 +161,7 @@ class StreamClock:
         self._usage = frame.usage or self._usage
         for choice in frame.choices:
             self._finish_reason = choice.finish_reason or self._finish_reason
-            if choice.delta is not None and (choice.delta.content or choice.delta.reasoning):
+            if choice.text or (choice.delta is not None and (choice.delta.content or choice.delta.reasoning)):
                 self._saw_text(now_s)
 
     def _saw_text(self, now_s: float) -> None:
@@ -220,7 +232,7 @@ async def _run_stream(session: aiohttp.ClientSession, workload: Workload, index:
     await asyncio.sleep(index * START_APART_S)
     clock = StreamClock(time.perf_counter())
     headers = {"Content-Type": "application/json"}
-    url = f"{workload.url}/v1/chat/completions"
+    url = workload.address
     async with session.post(url, data=workload.body(index), headers=headers) as response:
         if response.status != 200:
             raise LoadError(f"{url} answered {response.status}: {(await response.text())[:500]}")
@@ -249,11 +261,14 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="the name that the server knows the model by")
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--max-tokens", type=int, default=128)
+    parser.add_argument("--endpoint", choices=["chat", "completions"], default="chat")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ignore-eos", action="store_true", help="for our own server: run to length whatever is said")
     parser.add_argument("--out", type=Path, help="JSON of every round")
     options = parser.parse_args()
-    workload = Workload(options.url.rstrip("/"), options.model, options.max_tokens, options.ignore_eos)
+    workload = Workload(
+        options.url.rstrip("/"), options.model, options.max_tokens, options.endpoint, options.ignore_eos
+    )
     rounds = uvloop.run(run_load(workload, options.concurrency, options.rounds))
     print(table(rounds))
     if options.out:

@@ -105,6 +105,7 @@ def main() -> None:
     parser.add_argument("model", type=Path, help="a model folder with float32 weights (see bench.float32_copy)")
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--max-tokens", type=int, default=128)
+    parser.add_argument("--endpoint", choices=["chat", "completions"], default="chat")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--max-rows", type=int, default=32)
     parser.add_argument("--out", type=Path, help="JSON of every round and the ratios")
@@ -120,7 +121,7 @@ def main() -> None:
             opened.enter_context(running(launch, scratch / f"{number}.log")) for number, launch in enumerate(launches)
         ]
         # The name that mlx_lm.server knows without a look-up is the one it was started with.
-        ours, theirs = (Workload(launch.url, str(model), options.max_tokens) for launch in launches)
+        ours, theirs = (Workload(launch.url, str(model), options.max_tokens, options.endpoint) for launch in launches)
         idle = uvloop.run(idle_shares(servers, (ours, theirs)))
         pairs = uvloop.run(run_pairs(ours, theirs, options.concurrency, options.pairs))
     _tell(idle, pairs, options.out)

@@ -19,7 +19,7 @@ import aiohttp
 import msgspec
 import uvloop
 
-from bench.prompts import prompt_of
+from bench.prompts import prompt_of, raw_prompt_of
 
 Endpoint = Literal["chat", "completions"]
 START_APART_S: Final = 0.010
@@ -30,7 +30,7 @@ _ROUND_LIMIT_S: Final = 1_800
 class Workload:
     """What each stream asks for. url: of the server, without path. ignore_eos is sent only when true.
 
-    endpoint: `chat` turns a prompt into a conversation, which begins alike for every stream; `completions` sends it raw.
+    endpoint: `chat` makes a conversation of a prompt, which begins alike in every stream; `completions` sends it raw.
     """
 
     url: str
@@ -46,15 +46,17 @@ class Workload:
 
     def body(self, index: int) -> bytes:
         """The JSON body of stream `index`: the same for every server."""
-        prompt = prompt_of(index)
         content: dict[str, object] = {
             "model": self.model,
-            **({"messages": [{"role": "user", "content": prompt}]} if self.endpoint == "chat" else {"prompt": prompt}),
             "max_tokens": self.max_tokens,
             "temperature": 0.0,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        if self.endpoint == "chat":
+            content["messages"] = [{"role": "user", "content": prompt_of(index)}]
+        else:
+            content["prompt"] = raw_prompt_of(index)
         if self.ignore_eos:
             content["ignore_eos"] = True
         return json.dumps(content).encode()

@@ -29,3 +29,8 @@ def prompt_of(index: int) -> str:
     opening = _OPENINGS[index % len(_OPENINGS)]
     subject = _SUBJECTS[(index + index // len(_OPENINGS)) % len(_SUBJECTS)]
     return f"{opening} {subject}."
+
+
+def raw_prompt_of(index: int) -> str:
+    """The same prompt with the beginning of an answer, for a model that gets it without a chat's markers."""
+    return f"{prompt_of(index)} Once upon a time,"

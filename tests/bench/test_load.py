@@ -23,7 +23,7 @@ from bench.load import (
     summarised,
     table,
 )
-from bench.prompts import prompt_of
+from bench.prompts import prompt_of, raw_prompt_of
 
 
 def _frame(content: str | None = None, finish_reason: str | None = None, **more: Any) -> bytes:
@@ -92,14 +92,15 @@ def _fed(clock: StreamClock, stream: bytes) -> StreamTiming:
 
 
 def test_raw_completions_have_their_text_beside_no_delta() -> None:
-    """The other endpoint's frames are timed alike, and its bodies hold the same prompt."""
+    """The other endpoint's frames are timed alike, and a raw body has a prompt instead of messages."""
     clock = StreamClock(0.0)
     frame = b'data: {"choices": [{"index": 0, "text": "a", "finish_reason": "length"}]}\n\n'
     clock.feed(frame + _usage(1) + DONE, 1.0)
     assert clock.timing(2.0, 1) == StreamTiming(0.0, 1.0, 2.0, 0.0, 5, 1)
     chat, raw = Workload("http://a", "m", 4), Workload("http://a", "m", 4, endpoint="completions")
     assert [chat.address, raw.address] == ["http://a/v1/chat/completions", "http://a/v1/completions"]
-    assert json.loads(raw.body(3))["prompt"] == json.loads(chat.body(3))["messages"][0]["content"] == prompt_of(3)
+    assert json.loads(chat.body(3))["messages"] == [{"role": "user", "content": prompt_of(3)}]
+    assert json.loads(raw.body(3))["prompt"] == raw_prompt_of(3)
 
 
 def test_a_rounds_throughput_is_usage_over_wall_clock() -> None:

@@ -106,7 +106,7 @@ class OurDecode:
 
     def _prefilled(self, row: Row) -> int:
         row.caches = make_prompt_cache(self._model)
-        prefill.run_chunk(self._model, row, PROMPT_TOKENS)
+        prefill.launch_chunk(self._model, row, PROMPT_TOKENS)
         return prefill.first_token(self._model, row)
 
 

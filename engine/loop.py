@@ -33,11 +33,13 @@ log = logging.getLogger(__name__)
 # How long an idle loop sleeps at most before it looks at leases and at the stop flag.
 IDLE_WAIT_MS: Final = 250
 PUBLISH_EVERY_S: Final = 0.1
+# Chunks' worth of whole short prompts that may be prefilled between two steps: fewer, fuller steps for all.
+GAP_CHUNKS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopParts:
-    """What a loop is made of. chunk_tokens: a prefill chunk, and what may be prefilled between two steps.
+    """What a loop is made of. chunk_tokens: of one prefill chunk; a gap between two steps has GAP_CHUNKS of them.
 
     grace_s: how long live rows may go on once `stop` is set.
     """
@@ -177,7 +179,7 @@ class EngineLoop:
             live += 1
 
     def _prefill(self) -> None:
-        """Beside running rows at most one gap budget; with none, the short joiners that are here, back to back."""
+        """As long as it takes while nobody waits for a step; else one gap budget, and of a long row one chunk."""
         spent = 0
         while self._prefilling and not self._is_gap_spent(spent):
             row = self._prefilling[0]
@@ -187,24 +189,27 @@ class EngineLoop:
             self._board.turn_ended()
             self._tell()
             self._hear(0)
-            if not self._ready:
-                self._admit()
+            self._admit()
             self._publish_when_due()
 
     def _is_gap_spent(self, spent: int) -> bool:
-        """Whether rows that could decode must not wait for the next chunk. spent: tokens in this gap."""
-        budget = self._parts.chunk_tokens
-        remaining = self._prefilling[0].remaining_prefill_tokens
-        if len(self._batch):
-            return spent > 0 and spent + min(remaining, budget) > budget
-        return bool(self._ready) and remaining > budget
+        """Whether rows that wait for a step must not wait for the next chunk. spent: tokens in this gap."""
+        if spent == 0 or not (len(self._batch) or self._ready):
+            return False
+        head = self._prefilling[0]
+        remaining = head.remaining_prefill_tokens
+        is_long = head.prefilled > 0 or remaining > self._parts.chunk_tokens
+        return is_long or spent + remaining > GAP_CHUNKS * self._parts.chunk_tokens
 
     def _prefill_chunk(self, row: Row) -> int:
         """Returns the tokens forwarded; a row that is through becomes ready, or ends at its first token."""
         if row.caches is None:
             row.caches = make_prompt_cache(self._model)
             row.prefill_began_at = time.monotonic()
-        tokens = prefill.run_chunk(self._model, row, self._parts.chunk_tokens)
+        tokens = prefill.launch_chunk(self._model, row, self._parts.chunk_tokens)
+        if tokens:
+            self._read_beside_chunk()
+            prefill.wait_for_chunk(row)
         self._tally.prompt_tokens += tokens
         if row.remaining_prefill_tokens > 1:
             self._allocator.chunk_done()
@@ -220,6 +225,15 @@ class EngineLoop:
                 self._ready.append(Ready(row, token))
         return tokens + 1
 
+    def _read_beside_chunk(self) -> None:
+        """Tells what the step before this chunk has sampled: it is done long before the chunk is."""
+        for group in self._batch.groups:
+            with self._contained(group.rows, ErrorCode.DECODE_FAILED):
+                self._take(Launched(group, group.register))
+            for row in group.rows:
+                row.has_unread = False
+        self._tell()
+
     # --- decode ---------------------------------------------------------------------------------
 
     def _decode(self) -> None:
@@ -233,6 +247,8 @@ class EngineLoop:
         for launch in launched:
             with self._contained(launch.group.rows, ErrorCode.DECODE_FAILED):
                 self._take(launch)
+            for row in launch.group.rows:
+                row.has_unread = True
         self._remove_ended()
         self._board.turn_ended()
         self._steps += 1
@@ -258,15 +274,15 @@ class EngineLoop:
         return None
 
     def _take(self, launch: Launched) -> None:
-        """Reads step n-1. A row whose token was told when it joined only marks that its next one is on the way."""
+        """Reads step n-1 for the rows whose token in it nobody has read."""
         rows = launch.group.rows
-        if any(row.has_unread for row in rows):
-            now = time.monotonic()
-            for row, token in zip(rows, decode.read(launch.register), strict=True):
-                if row.has_unread:
-                    self._roster.take_token(row, token, now)
-        for row in rows:
-            row.has_unread = True
+        if not any(row.has_unread for row in rows):
+            return
+        tokens = decode.read(launch.register)
+        now = time.monotonic()
+        for row, token in zip(rows, tokens, strict=True):
+            if row.has_unread:
+                self._roster.take_token(row, token, now)
 
     @contextmanager
     def _contained(self, rows: list[Row], code: ErrorCode) -> Iterator[None]:

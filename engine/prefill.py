@@ -11,8 +11,8 @@ from engine.row import Row
 from engine.sampling.sampler import plan_sampling, sample
 
 
-def run_chunk(model: nn.Module, row: Row, chunk_tokens: int) -> int:
-    """Forwards at most chunk_tokens, stopping one token short of the end. Returns how many.
+def launch_chunk(model: nn.Module, row: Row, chunk_tokens: int) -> int:
+    """Sets the device to forward at most chunk_tokens, stopping one token short of the end. Returns how many.
 
     Only the caches are evaluated: MLX is lazy, so the head is never computed for these tokens.
     """
@@ -21,9 +21,15 @@ def run_chunk(model: nn.Module, row: Row, chunk_tokens: int) -> int:
     tokens = row.to_prefill[row.prefilled : stop]
     if tokens:
         model(mx.array(tokens, dtype=mx.uint32)[None], cache=row.caches)
-        mx.eval(_arrays(row.caches))
+        mx.async_eval(_arrays(row.caches))
         row.prefilled = stop
     return len(tokens)
+
+
+def wait_for_chunk(row: Row) -> None:
+    """Waits until the row's caches hold what was launched."""
+    assert row.caches is not None
+    mx.eval(_arrays(row.caches))
 
 
 def first_token(model: nn.Module, row: Row) -> int:

@@ -35,7 +35,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (decode, "launch_forward"),
         (decode, "launch_sample"),
         (decode, "read"),
-        (prefill, "run_chunk"),
+        (prefill, "launch_chunk"),
         (prefill, "first_token"),
     ):
         record(module, name)

@@ -11,7 +11,7 @@ from mlx_lm.models.cache import KVCache
 from engine import prefill
 from engine.cache.full import FullBatch
 from engine.cache.layout import Layout
-from engine.loop import IDLE_WAIT_MS
+from engine.loop import GAP_CHUNKS, IDLE_WAIT_MS
 from engine.memory import CLEAR_EVERY_STEPS
 from protocol.errors import ErrorCode
 from protocol.messages import SubmitId
@@ -25,7 +25,7 @@ def test_queued_short_requests_join_before_the_first_step(driver: LoopDriver, ev
     for index in range(3):
         driver.submit(str(index), prompt_of(5 + index, index))
     driver.turn()
-    assert events == ["run_chunk", "first_token"] * 3 + ["launch_forward", "launch_sample"]
+    assert events == ["launch_chunk", "first_token"] * 3 + ["launch_forward", "launch_sample"]
     assert len(driver.loop._batch) == 3
 
 
@@ -34,13 +34,13 @@ def test_first_token_is_told_before_the_next_joiner_prefills(
 ) -> None:
     """Token 0 leaves when it is read, not after the whole burst."""
     told_at_chunk: list[int] = []
-    original = prefill.run_chunk
+    original = prefill.launch_chunk
 
     def recording(*arguments: Any) -> int:
         told_at_chunk.append(len(driver.deltas))
         return original(*arguments)
 
-    monkeypatch.setattr(prefill, "run_chunk", recording)
+    monkeypatch.setattr(prefill, "launch_chunk", recording)
     for index in range(3):
         driver.submit(str(index), prompt_of(6, index))
     driver.turn()
@@ -54,13 +54,13 @@ def test_running_rows_emit_between_two_chunks_of_a_joiner(monkeypatch: pytest.Mo
         driver.submit(id_, prompt_of(5), max_tokens=200)
     driver.turn(3)
     told: list[tuple[int, int]] = []
-    original = prefill.run_chunk
+    original = prefill.launch_chunk
 
     def recording(*arguments: Any) -> int:
         told.append((len(driver.tokens("a")), len(driver.tokens("b"))))
         return original(*arguments)
 
-    monkeypatch.setattr(prefill, "run_chunk", recording)
+    monkeypatch.setattr(prefill, "launch_chunk", recording)
     driver.submit("long", prompt_of(160), max_tokens=4)
     driver.turn(12)
     assert len(told) == 10
@@ -81,14 +81,17 @@ def test_a_ready_row_does_not_wait_for_a_long_prefill() -> None:
 
 def test_several_short_joiners_share_one_gap(events: list[str]) -> None:
     """Beside running rows, as many whole short prompts as fit the gap budget prefill between two steps."""
-    driver = LoopDriver(tiny_model("llama"), chunk_tokens=32)
+    driver = LoopDriver(tiny_model("llama"), chunk_tokens=10)
     driver.submit("running", prompt_of(5), max_tokens=100)
     driver.turn(2)
     events.clear()
-    for index in range(4):
+    for index in range(6):
         driver.submit(str(index), prompt_of(10, index))
     driver.turn()
-    assert events == ["run_chunk"] * 3 + ["launch_forward", "launch_sample", "read"]
+    assert events == ["launch_chunk", "read"] + ["launch_chunk"] * (GAP_CHUNKS - 1) + [
+        "launch_forward",
+        "launch_sample",
+    ]
 
 
 def test_a_joiner_beside_running_rows_rides_in_the_next_step(events: list[str]) -> None:
@@ -100,29 +103,46 @@ def test_a_joiner_beside_running_rows_rides_in_the_next_step(events: list[str]) 
     driver.submit("joiner", prompt_of(10, 1), max_tokens=12)
     driver.submit("one", prompt_of(10, 2), max_tokens=1)
     driver.turn()
-    assert events == ["run_chunk", "run_chunk", "first_token", "launch_forward", "launch_sample", "read"]
+    assert events == ["launch_chunk", "read", "launch_chunk", "first_token", "launch_forward", "launch_sample"]
     driver.run_until_idle()
     assert driver.tokens("joiner") == solo_tokens(tiny_model("llama"), prompt_of(10, 1), 12)
     assert driver.tokens("one") == solo_tokens(tiny_model("llama"), prompt_of(10, 2), 1)
 
 
-def test_a_burst_is_the_rows_that_were_queued_when_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that keep arriving do not hold up those that are ready: the first step comes between."""
-    driver = LoopDriver(tiny_model("llama"))
-    original = prefill.run_chunk
+def test_a_step_is_told_while_the_chunk_after_it_runs(driver: LoopDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens of a running row leave before the wait for a joiner's chunk, which the device works on meanwhile."""
+    driver.submit("running", prompt_of(5), max_tokens=30)
+    driver.turn(3)
+    before = len(driver.tokens("running"))
+    told: list[int] = []
+    original = prefill.wait_for_chunk
+
+    def recording(row: Any) -> None:
+        told.append(len(driver.tokens("running")))
+        original(row)
+
+    monkeypatch.setattr(prefill, "wait_for_chunk", recording)
+    driver.submit("joiner", prompt_of(10, 1))
+    driver.turn()
+    assert told == [before + 1]
+
+
+def test_a_burst_is_bounded_by_the_gap_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that keep arriving join a burst from idle only up to the gap budget: then those that are ready step."""
+    driver = LoopDriver(tiny_model("llama"), chunk_tokens=10)
+    original = prefill.launch_chunk
     started: list[str] = []
 
     def arriving(model: Any, row: Any, chunk_tokens: int) -> int:
         started.append(row.key.id)
-        if len(started) < 5:
-            driver.submit(str(len(started)), prompt_of(6, len(started)))
+        driver.submit(str(len(started)), prompt_of(8, len(started)))
         return original(model, row, chunk_tokens)
 
-    monkeypatch.setattr(prefill, "run_chunk", arriving)
-    driver.submit("0", prompt_of(6))
+    monkeypatch.setattr(prefill, "launch_chunk", arriving)
+    driver.submit("0", prompt_of(8))
     driver.turn()
-    assert started == ["0"]
-    assert len(driver.loop._batch) == 1
+    assert len(started) == GAP_CHUNKS * 10 // 8
+    assert len(driver.loop._batch) == len(started)
 
 
 def test_a_long_prefill_is_seen_in_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,13 +150,13 @@ def test_a_long_prefill_is_seen_in_the_status(monkeypatch: pytest.MonkeyPatch) -
     driver = LoopDriver(tiny_model("llama"), chunk_tokens=16)
     monkeypatch.setattr("engine.loop.PUBLISH_EVERY_S", 0.0)
     seen: list[int] = []
-    original = prefill.run_chunk
+    original = prefill.launch_chunk
 
     def recording(*arguments: Any) -> int:
         seen.append(driver.board.status().rows.prefilling)
         return original(*arguments)
 
-    monkeypatch.setattr(prefill, "run_chunk", recording)
+    monkeypatch.setattr(prefill, "launch_chunk", recording)
     driver.submit("long", prompt_of(64), max_tokens=3)
     driver.turn()
     assert seen == [0, 1, 1, 1]
@@ -233,7 +253,7 @@ def test_lone_row_is_a_single_stream(max_rows: int, events: list[str]) -> None:
     driver.run_until_idle()
     assert driver.tokens("a") == solo_tokens(tiny_model("llama"), prompt_of(12), 20)
     assert events == (
-        ["run_chunk", "first_token", "launch_forward", "launch_sample"]
+        ["launch_chunk", "first_token", "launch_forward", "launch_sample"]
         + ["launch_forward", "launch_sample", "read"] * 18
         + ["read"]
     )

@@ -142,14 +142,14 @@ def test_a_prefill_fault_ends_the_joiner_alone(driver: LoopDriver, monkeypatch: 
     """A fault in one row's prefill ends that row with an error; running rows do not notice."""
     driver.submit("running", prompt_of(5), max_tokens=20)
     driver.turn(2)
-    original = prefill.run_chunk
+    original = prefill.launch_chunk
 
     def faulty(model: Any, row: Any, chunk_tokens: int) -> int:
         if row.key.id == "bad":
             raise ValueError("broken prompt")
         return original(model, row, chunk_tokens)
 
-    monkeypatch.setattr(prefill, "run_chunk", faulty)
+    monkeypatch.setattr(prefill, "launch_chunk", faulty)
     driver.submit("bad", prompt_of(9))
     driver.submit("good", prompt_of(9), max_tokens=3)
     driver.run_until_idle()

@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 # How long an idle loop sleeps at most before it looks at leases and at the stop flag.
 IDLE_WAIT_MS: Final = 250
 PUBLISH_EVERY_S: Final = 0.1
-# Chunks' worth of whole short prompts that may be prefilled between two steps: fewer, fuller steps for all.
+# Chunks' worth of whole short prompts that may be prefilled between two steps of a running batch: fewer, fuller
+# steps for all. Before the first step it is one: nobody has a stream to fill the time with.
 GAP_CHUNKS: Final = 4
 
 
@@ -180,26 +181,29 @@ class EngineLoop:
 
     def _prefill(self) -> None:
         """As long as it takes while nobody waits for a step; else one gap budget, and of a long row one chunk."""
-        spent = 0
-        while self._prefilling and not self._is_gap_spent(spent):
+        waited_tokens = 0
+        while self._prefilling and not self._is_gap_spent(waited_tokens):
             row = self._prefilling[0]
+            is_waited_for = len(self._batch) > 0 or bool(self._ready)
             self._board.turn_began()
             with self._contained([row], ErrorCode.PREFILL_FAILED):
-                spent += self._prefill_chunk(row)
+                tokens = self._prefill_chunk(row)
+                waited_tokens += tokens if is_waited_for else 0
             self._board.turn_ended()
             self._tell()
             self._hear(0)
             self._admit()
             self._publish_when_due()
 
-    def _is_gap_spent(self, spent: int) -> bool:
-        """Whether rows that wait for a step must not wait for the next chunk. spent: tokens in this gap."""
-        if spent == 0 or not (len(self._batch) or self._ready):
+    def _is_gap_spent(self, waited_tokens: int) -> bool:
+        """Whether rows that could decode have waited for enough of other rows' prefill."""
+        if waited_tokens == 0:
             return False
         head = self._prefilling[0]
         remaining = head.remaining_prefill_tokens
         is_long = head.prefilled > 0 or remaining > self._parts.chunk_tokens
-        return is_long or spent + remaining > GAP_CHUNKS * self._parts.chunk_tokens
+        budget_chunks = GAP_CHUNKS if len(self._batch) else 1
+        return is_long or waited_tokens + remaining > budget_chunks * self._parts.chunk_tokens
 
     def _prefill_chunk(self, row: Row) -> int:
         """Returns the tokens forwarded; a row that is through becomes ready, or ends at its first token."""
@@ -216,7 +220,7 @@ class EngineLoop:
             return tokens
         self._tally.prompt_tokens += 1
         self._prefilling.popleft()
-        if len(self._batch) and row.limit > 1:
+        if row.limit > 1 and (len(self._batch) or self._ready or self._prefilling):
             # A step follows within this gap: the last prompt token rides in it, without a forward of its own.
             self._ready.append(Ready(row, row.to_prefill[-1]))
         else:

@@ -128,3 +128,17 @@ async def test_several_prompts_are_choices(cluster: Cluster) -> None:
     assert [choice["index"] for choice in reply.body["choices"]] == [0, 1]
     assert [choice["text"] for choice in reply.body["choices"]] == [each.text for each in alone]
     assert reply.completion_tokens == 20
+
+
+async def test_sixteen_answers_hold_no_other_secret(cluster: Cluster) -> None:
+    """B14: sixteen prompts at once, each with a secret word of its own: no answer holds another's."""
+    words = ["Amber", "Birch", "Cobalt", "Delta", "Ember", "Falcon", "Ginger", "Harbor"]
+    words += ["Indigo", "Jasper", "Kestrel", "Lilac", "Magnet", "Nectar", "Onyx", "Pepper"]
+    async with client_of(cluster.url) as client:
+        ask = "!echo " if cluster.kind == "fake" else ""
+        questions = [f"{ask}The secret word is {word}. Repeat the secret word: {word}." for word in words]
+        bodies = [chat(question, max_tokens=24 if ask else 12) for question in questions]
+        streams = await asyncio.gather(*(client.stream(CHAT, body) for body in bodies))
+    held = [[word for word in words if word in stream.text] for stream in streams]
+    assert all(found in ([], [word]) for found, word in zip(held, words, strict=True))
+    assert sum(map(bool, held)) >= len(words) // 2

@@ -1,5 +1,7 @@
 """Fixtures that several folders of tests use."""
 
+from engine import openblas  # isort: skip  # noqa: F401  # before whichever test imports MLX first
+
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path

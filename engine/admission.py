@@ -8,7 +8,7 @@ from engine.errors import EngineError
 from engine.row import Row
 from engine.sampling.sampler import HONOURED_FIELDS
 from protocol.codec import unpack_ids
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages import ModelFacts, Submit
 from protocol.sampling import Sampling
 
@@ -25,8 +25,8 @@ class Admission:
     def check(self, submit: Submit) -> None:
         """Raises EngineError, with the field as param, for a Submit that this engine cannot serve as asked."""
         self._check_supported(submit)
-        prompt = unpack_ids(submit.prompt.ids)
-        generated = unpack_ids(submit.generated)
+        prompt = _ids(submit.prompt.ids, "prompt")
+        generated = _ids(submit.generated, "generated")
         if not prompt:
             raise EngineError(ErrorCode.INVALID_REQUEST, "the prompt has no tokens", param="prompt")
         if len(prompt) + len(generated) >= self._facts.context_length:
@@ -76,3 +76,10 @@ class Admission:
                 raise EngineError(
                     ErrorCode.UNSUPPORTED, f"{name} {value!r} is not supported by this engine yet", param=name
                 )
+
+
+def _ids(data: bytes, name: str) -> list[int]:
+    try:
+        return unpack_ids(data)
+    except ProtocolError as error:
+        raise EngineError(error.code, error.message, param=name) from error

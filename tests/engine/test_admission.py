@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from engine.mailbox import SubmitHeard
 from protocol.errors import ErrorCode
-from protocol.messages import SubmitId
+from protocol.messages import SubmitId, TokenPrompt
 from protocol.sampling import Sampling
-from tests.fakes.loop_driver import LoopDriver, facts_of
+from tests.fakes.loop_driver import CLIENT, LoopDriver, facts_of
 from tests.fakes.models import prompt_of, tiny_model
 from tests.parity.oracle import solo_tokens
 
@@ -48,6 +50,23 @@ def test_bad_prompts_are_rejected(driver: LoopDriver, prompt: list[int], code: E
     driver.turn()
     assert driver.mailbox.rejected[SubmitId("a")].code == code
     assert driver.live_ids() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [({"prompt": TokenPrompt(ids=b"abc")}, "prompt"), ({"generated": b"abcde"}, "generated")],
+)
+def test_token_ids_that_are_cut_short_are_rejected(driver: LoopDriver, changes: dict[str, Any], param: str) -> None:
+    """A9: ids that are not whole u32 cost their own Submit, and neither the engine nor another row."""
+    driver.submit("a", prompt_of(5), max_tokens=3)
+    whole = driver.mailbox.incoming[0]
+    assert isinstance(whole, SubmitHeard)
+    bad = msgspec.structs.replace(whole.submit, id=SubmitId("b"), **changes)
+    driver.mailbox.incoming.append(SubmitHeard(CLIENT, bad))
+    driver.run_until_idle()
+    error = driver.mailbox.rejected[SubmitId("b")]
+    assert (error.code, error.param) == (ErrorCode.MALFORMED_FRAME, param)
+    assert len(driver.tokens("a")) == 3
 
 
 def test_a_running_id_is_not_taken_twice(driver: LoopDriver) -> None:

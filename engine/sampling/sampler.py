@@ -9,6 +9,8 @@ from engine.row import Row
 
 # Names of the protocol's Sampling fields that this sampler honours.
 HONOURED_FIELDS: Final = ("temperature",)
+# Colder rows draw as at this temperature, which is greedy already: their logits would overflow to infinities.
+_COLDEST: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ def plan_sampling(rows: list[Row]) -> SamplingPlan:
     hot = [index for index, row in enumerate(rows) if row.submit.sampling.temperature > 0]
     has_minimum = any(row.submit.min_tokens > row.drawn for row in rows)
     hot_rows = tuple(rows[index] for index in hot)
-    inverse = [[1.0 / row.submit.sampling.temperature] for row in hot_rows]
+    inverse = [[1.0 / max(row.submit.sampling.temperature, _COLDEST)] for row in hot_rows]
     return SamplingPlan(mx.array(hot, dtype=mx.uint32), hot_rows, mx.array(inverse, dtype=mx.float32), has_minimum)
 
 
@@ -63,9 +65,17 @@ def _folded(seed: int) -> int:
 
 
 def _without_early_stops(logits: mx.array, rows: list[Row]) -> mx.array:
-    """Stop tokens of rows that are under their min_tokens become impossible."""
+    """Stop tokens of rows that are under their min_tokens become impossible.
+
+    An id that the model has no logit for never comes up; written to, it would be memory of somebody else.
+    """
+    vocabulary_size = logits.shape[-1]
     pairs = [
-        (index, id_) for index, row in enumerate(rows) if row.drawn < row.submit.min_tokens for id_ in row.stop_ids
+        (index, id_)
+        for index, row in enumerate(rows)
+        if row.drawn < row.submit.min_tokens
+        for id_ in row.stop_ids
+        if id_ < vocabulary_size
     ]
     if not pairs:
         return logits

@@ -107,6 +107,24 @@ def test_stops_are_impossible_below_min_tokens() -> None:
     assert _draw([_row(0.0, min_tokens=3, drawn=3)], logits[:1]) == [7]
 
 
+@pytest.mark.parametrize("foreign", [VOCABULARY, VOCABULARY + 7, 2**31, 2**32 - 1])
+def test_a_stop_id_outside_the_vocabulary_touches_nothing(foreign: int) -> None:
+    """An id without a logit is nobody's memory: neither the row's neighbour nor the process is hurt by it."""
+    logits = _logits(2)
+    greedy = mx.argmax(logits, axis=-1).tolist()
+    # Without EOS: ids in the vocabulary are the other test's.
+    rows = [_row(0.0, min_tokens=3, ignore_eos=True, stop_ids=(foreign,)), _row(0.0)]
+    assert _draw(rows, logits) == greedy
+
+
+@pytest.mark.parametrize("temperature", [1e-5, 1e-10, 1e-39, 5e-324])
+def test_the_coldest_rows_are_greedy(temperature: float) -> None:
+    """A temperature whose inverse no float32 holds still draws the likeliest token."""
+    logits = _logits(2)
+    rows = [_row(temperature, 1), _row(1.0, 2)]
+    assert _draw(rows, logits)[0] == mx.argmax(logits, axis=-1).tolist()[0]
+
+
 def test_an_all_greedy_batch_adds_only_argmax(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that no row uses is in the graph: no noise, no division, no normalising."""
     used: list[str] = []

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple, assert_never
 
 import mlx.core as mx
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 # How long an idle loop sleeps at most before it looks at leases and at the stop flag.
 IDLE_WAIT_MS: Final = 250
 PUBLISH_EVERY_S: Final = 0.1
+# Each may name itself in 4 kB: with more of them a status would not fit into its frame.
+MAX_FRONTENDS_SHOWN: Final = 256
 # Chunks' worth of whole short prompts that may be prefilled between two steps of a running batch: fewer, fuller
 # steps for all. Before the first step it is one: nobody has a stream to fill the time with.
 GAP_CHUNKS: Final = 4
@@ -83,6 +86,8 @@ class EngineLoop:
         self._admission = Admission(parts.facts)
         self._allocator = Allocator(parts.weights_bytes)
         self._batch = Batch(kinds_of(make_prompt_cache(parts.model)))
+        # However short, a chunk streams every weight once: on each device this is worth about a quarter chunk.
+        self._chunk_overhead_tokens = parts.chunk_tokens // 4
         self._prefilling: deque[Row] = deque()
         self._ready: list[Ready] = []
         self._steps = 0
@@ -121,6 +126,7 @@ class EngineLoop:
                 case _:
                     assert_never(heard)
         self._end_late_rows(time.monotonic())
+        self._drain()
         self._remove_ended()
 
     def _queue(self, key: RowKey, submit: Submit) -> None:
@@ -188,7 +194,7 @@ class EngineLoop:
             self._board.turn_began()
             with self._contained([row], ErrorCode.PREFILL_FAILED):
                 tokens = self._prefill_chunk(row)
-                waited_tokens += tokens if is_waited_for else 0
+                waited_tokens += tokens + self._chunk_overhead_tokens if is_waited_for else 0
             self._board.turn_ended()
             self._tell()
             self._hear(0)
@@ -202,8 +208,8 @@ class EngineLoop:
         head = self._prefilling[0]
         remaining = head.remaining_prefill_tokens
         is_long = head.prefilled > 0 or remaining > self._parts.chunk_tokens
-        budget_chunks = GAP_CHUNKS if len(self._batch) else 1
-        return is_long or waited_tokens + remaining > budget_chunks * self._parts.chunk_tokens
+        budget_tokens = self._parts.chunk_tokens * (GAP_CHUNKS if len(self._batch) else 1)
+        return is_long or waited_tokens + remaining + self._chunk_overhead_tokens > budget_tokens
 
     def _prefill_chunk(self, row: Row) -> int:
         """Returns the tokens forwarded; a row that is through becomes ready, or ends at its first token."""
@@ -332,7 +338,7 @@ class EngineLoop:
         return self._batch.allocated_bytes + sum(cache.nbytes for row in solo for cache in row.caches or ())
 
     def _frontends(self, now: float) -> Iterator[FrontendStatus]:
-        for identity, client in self._mailbox.clients.items():
+        for identity, client in islice(self._mailbox.clients.items(), MAX_FRONTENDS_SHOWN):
             yield FrontendStatus(
                 name=client.info.name,
                 pid=client.info.pid,
@@ -344,9 +350,14 @@ class EngineLoop:
     # --- stop -----------------------------------------------------------------------------------
 
     def _is_drained(self) -> bool:
-        """Whether the loop may end; the first call after `stop` begins the drain."""
+        self._drain()
+        self._remove_ended()
+        return self._drain_ends_at is not None and not self._roster.rows
+
+    def _drain(self) -> None:
+        """Once `stop` is set no row comes in, and after the grace none goes on: also in the middle of a prefill."""
         if not self._parts.stop.is_set():
-            return False
+            return
         now = time.monotonic()
         if self._drain_ends_at is None:
             self._drain_ends_at = now + self._parts.grace_s
@@ -355,8 +366,6 @@ class EngineLoop:
         if now >= self._drain_ends_at:
             for row in list(self._roster.rows.values()):
                 self._roster.fail(row, ErrorCode.SHUTTING_DOWN, "the engine was stopped before the end", now)
-            self._remove_ended()
-        return not self._roster.rows
 
 
 def _finish_reason(cancel: Cancel) -> FinishReason:

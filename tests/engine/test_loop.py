@@ -90,10 +90,8 @@ def test_several_short_joiners_share_one_gap(events: list[str]) -> None:
     for index in range(6):
         driver.submit(str(index), prompt_of(10, index))
     driver.turn()
-    assert events == ["launch_chunk", "read"] + ["launch_chunk"] * (GAP_CHUNKS - 1) + [
-        "launch_forward",
-        "launch_sample",
-    ]
+    joiners = GAP_CHUNKS * 10 // (10 + 10 // 4)
+    assert events == ["launch_chunk", "read", *["launch_chunk"] * (joiners - 1), "launch_forward", "launch_sample"]
 
 
 def test_a_joiner_beside_running_rows_rides_in_the_next_step(events: list[str]) -> None:
@@ -143,8 +141,8 @@ def test_a_burst_is_bounded_by_the_gap_budget(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(prefill, "launch_chunk", arriving)
     driver.submit("0", prompt_of(8))
     driver.turn()
-    assert started == ["0", "1", "2"]
-    assert len(driver.loop._batch) == 3
+    assert started == ["0", "1"]
+    assert len(driver.loop._batch) == 2
 
 
 def test_a_long_prefill_is_seen_in_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,6 +352,23 @@ def test_grace_time_over_ends_the_rest() -> None:
     driver.stop.set()
     driver.loop.run()
     assert driver.finish("long").code == ErrorCode.SHUTTING_DOWN
+
+
+def test_grace_time_ends_a_prefill_between_two_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F5: a lone prompt of a hundred chunks ends with the grace time, not with its last chunk."""
+    driver = LoopDriver(tiny_model("llama"), chunk_tokens=4, grace_s=0.0)
+    chunks: list[int] = []
+    original = prefill.launch_chunk
+
+    def stopping(*arguments: Any) -> int:
+        chunks.append(len(chunks))
+        driver.stop.set()
+        return original(*arguments)
+
+    monkeypatch.setattr(prefill, "launch_chunk", stopping)
+    driver.submit("long", prompt_of(400))
+    driver.loop.run()
+    assert (driver.finish("long").code, len(chunks)) == (ErrorCode.SHUTTING_DOWN, 1)
 
 
 def test_status_counts_rows_and_tokens(driver: LoopDriver) -> None:

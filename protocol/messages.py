@@ -118,7 +118,7 @@ class ClientInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     name: ShortText
     pid: Count
-    listens: tuple[ShortText, ...] = ()
+    listens: Annotated[tuple[ShortText, ...], Meta(max_length=16)] = ()
 
 
 class Batching(msgspec.Struct, frozen=True, kw_only=True):

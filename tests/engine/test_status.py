@@ -1,11 +1,14 @@
 """The board between the loop and the heartbeat."""
 
 import msgspec
+import pytest
 
+from engine.loop import MAX_FRONTENDS_SHOWN
 from engine.status import LoopSnapshot, StatusBoard
-from protocol.codec import decode_status, encode
-from protocol.messages import Batching, Epoch
-from protocol.status import Counters, MemoryStatus, ModelStatus, RowCounts
+from protocol.codec import decode_status, decode_to_engine, encode
+from protocol.errors import ProtocolError
+from protocol.messages import Batching, ClientInfo, Epoch, Hello
+from protocol.status import Counters, FrontendStatus, MemoryStatus, ModelStatus, RowCounts
 
 
 class Clock:
@@ -21,6 +24,19 @@ class Clock:
 def make_board() -> tuple[StatusBoard, Clock]:
     clock = Clock()
     return StatusBoard(Epoch("e1"), restarts=3, clock=clock), clock
+
+
+def test_a_status_of_many_wordy_clients_fits_into_a_frame() -> None:
+    """A9: whatever clients say of themselves, the heartbeat can send it."""
+    longest = "\U0001f600" * 256
+    info = ClientInfo(name=longest, pid=2**53, listens=(longest,) * 16)
+    frontend = FrontendStatus(name=info.name, pid=info.pid, listens=info.listens, rows=2**53)
+    board, _ = make_board()
+    board.publish(LoopSnapshot(frontends=(frontend,) * MAX_FRONTENDS_SHOWN))
+    assert len(decode_status(encode(board.status())).frontends) == MAX_FRONTENDS_SHOWN
+    hello = Hello(epoch="e1", protocol_version=1, client=msgspec.structs.replace(info, listens=(longest,) * 17))
+    with pytest.raises(ProtocolError, match="length <= 16"):
+        decode_to_engine(encode(hello))
 
 
 def test_a_fresh_board_says_starting() -> None:

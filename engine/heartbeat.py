@@ -16,6 +16,7 @@ import zmq
 from engine.status import StatusBoard
 from protocol.codec import encode
 from protocol.endpoint import RuntimeFolder, bind_status
+from protocol.errors import ProtocolError
 from protocol.status import Phase
 
 BEAT_INTERVAL_S: Final = 0.25
@@ -59,7 +60,7 @@ class Heartbeat:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         try:
             self._socket = bind_status(self._context, folder)
-        except zmq.ZMQError:
+        except ProtocolError:
             self._context.term()
             raise
         self._socket.setsockopt(zmq.LINGER, _LINGER_MS)

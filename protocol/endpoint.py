@@ -89,7 +89,10 @@ def lock_engine(folder: RuntimeFolder) -> int:
 
     A second engine would silently steal the socket paths. Raises ProtocolError(RUNTIME_FOLDER) with the holder's pid.
     """
-    descriptor = os.open(folder.path / "engine.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = os.open(folder.path / "engine.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _refused(folder.path, f"does not take engine.lock: {error.strerror}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -108,16 +111,14 @@ def bind_requests(context: "zmq.Context[zmq.Socket[bytes]]", folder: RuntimeFold
     socket = context.socket(zmq.ROUTER)
     _limit(socket)
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-    socket.bind(folder.requests_address)
-    return socket
+    return _bound(socket, folder, folder.requests_address)
 
 
 def bind_status(context: "zmq.Context[zmq.Socket[bytes]]", folder: RuntimeFolder) -> "zmq.Socket[bytes]":
     """The engine's PUB."""
     socket = context.socket(zmq.PUB)
     _limit(socket)
-    socket.bind(folder.status_address)
-    return socket
+    return _bound(socket, folder, folder.status_address)
 
 
 def remove_sockets(folder: RuntimeFolder) -> None:
@@ -143,6 +144,16 @@ def connect_status(socket: AnySocket, folder: RuntimeFolder) -> AnySocket:
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 500)
     socket.setsockopt(zmq.SUBSCRIBE, b"")
     socket.connect(folder.status_address)
+    return socket
+
+
+def _bound(socket: AnySocket, folder: RuntimeFolder, address: str) -> AnySocket:
+    """Raises ProtocolError(RUNTIME_FOLDER). A socket left open would keep its context from ending."""
+    try:
+        socket.bind(address)
+    except zmq.ZMQError as error:
+        socket.close()
+        raise _refused(folder.path, f"does not take {address}: {error.strerror}") from error
     return socket
 
 

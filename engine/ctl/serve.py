@@ -17,7 +17,7 @@ from engine.ctl.pull import ModelSource, default_cache, resolve_model
 from engine.ctl.settings import ServeSettings, serve_settings
 from engine.ctl.state import FrontendState, SupervisorState, lock_supervisor, remove_state, write_state
 from engine.ctl.supervisor import Observer, Supervisor
-from engine.ctl.terminal import tell
+from engine.ctl.terminal import say, tell
 from protocol.endpoint import RuntimeFolder, open_runtime_folder
 from protocol.errors import ProtocolError
 from protocol.status import EngineStatus
@@ -97,7 +97,10 @@ class _Terminal:
             engine_restarts=engine.restarts,
             frontends=tuple(states),
         )
-        write_state(self.folder, state)
+        try:
+            write_state(self.folder, state)
+        except OSError as error:
+            say(f"the state file in {self.folder.path} cannot be written, `status` may be wrong: {error.strerror}")
 
     def _say_serving(self, index: int, status: EngineStatus) -> None:
         url = self.listeners[index].url

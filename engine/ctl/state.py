@@ -39,7 +39,10 @@ def lock_supervisor(folder: RuntimeFolder) -> int:
 
     Raises CommandError with the holder's pid.
     """
-    descriptor = os.open(folder.path / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = os.open(folder.path / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise CommandError(f"runtime folder {folder.path} does not take {_LOCK_NAME}: {error.strerror}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -223,6 +223,22 @@ def test_the_lock_is_not_inherited(folder: RuntimeFolder) -> None:
     os.close(descriptor)
 
 
+def test_a_folder_that_takes_no_lock_is_refused(folder: RuntimeFolder) -> None:
+    """F8: a read-only folder, or a lock that is no file, is one line and no traceback."""
+    (folder.path / "engine.lock").mkdir()
+    with pytest.raises(ProtocolError, match=r"does not take engine\.lock: Is a directory") as refused:
+        lock_engine(folder)
+    assert refused.value.code == ErrorCode.RUNTIME_FOLDER
+
+
+def test_a_folder_that_takes_no_socket_is_refused(folder: RuntimeFolder) -> None:
+    """F8: the context can still end, or the engine would hang instead of saying why."""
+    (folder.path / "status").mkdir()
+    with zmq.Context() as context, pytest.raises(ProtocolError, match="does not take ipc://") as refused:
+        bind_status(context, folder)
+    assert refused.value.code == ErrorCode.RUNTIME_FOLDER
+
+
 # --- the sockets ------------------------------------------------------------------------------
 
 

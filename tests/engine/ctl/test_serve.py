@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.ctl.child import Child, ChildPlan, RestartPolicy
 from engine.ctl.failure import CommandError
 from engine.ctl.listeners import open_listeners
 from engine.ctl.pull import ModelSource
@@ -86,6 +87,15 @@ def test_a_second_serve_in_one_folder_is_refused(folder: RuntimeFolder) -> None:
             serve(ServeSettings(port=(0,), runtime_dir=str(folder.path)))
     finally:
         os.close(descriptor)
+
+
+def test_a_lost_folder_does_not_end_what_is_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A full disk, or a folder that a cleaner has taken away, is said and costs the state file alone."""
+    gone = RuntimeFolder(tmp_path / "gone")
+    plan = ChildPlan("engine", lambda _: [])
+    observer = _Terminal(gone, SOURCE, []).observer()
+    observer.on_change([Child(plan, RestartPolicy(), lambda: 0.0)])
+    assert "state file in" in capsys.readouterr().err
 
 
 def test_says_where_it_serves_and_how_to_try_it(folder: RuntimeFolder, capsys: pytest.CaptureFixture[str]) -> None:

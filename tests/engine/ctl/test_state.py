@@ -28,6 +28,13 @@ def test_a_second_supervisor_is_refused_with_the_firsts_pid(tmp_path: Path) -> N
     os.close(lock_supervisor(folder))
 
 
+def test_a_folder_that_takes_no_lock_is_refused(tmp_path: Path) -> None:
+    """F8: a read-only folder is one line and no traceback."""
+    (tmp_path / "supervisor.lock").mkdir()
+    with pytest.raises(CommandError, match=r"does not take supervisor\.lock: Is a directory"):
+        lock_supervisor(RuntimeFolder(tmp_path))
+
+
 def test_state_survives_the_file(tmp_path: Path) -> None:
     """What is written is read, and removing it is idempotent."""
     folder = RuntimeFolder(tmp_path)

@@ -226,8 +226,9 @@ class EngineLoop:
             return tokens
         self._tally.prompt_tokens += 1
         self._prefilling.popleft()
-        if row.limit > 1 and (len(self._batch) or self._ready or self._prefilling):
+        if row.prefilled and row.limit > 1 and (len(self._batch) or self._ready or self._prefilling):
             # A step follows within this gap: the last prompt token rides in it, without a forward of its own.
+            # Not that of a prompt of one token: its caches are empty, and those cannot be stacked.
             self._ready.append(Ready(row, row.to_prefill[-1]))
         else:
             token = prefill.first_token(self._model, row)
@@ -361,7 +362,7 @@ class EngineLoop:
         now = time.monotonic()
         if self._drain_ends_at is None:
             self._drain_ends_at = now + self._parts.grace_s
-            self._board.set_phase("draining", f"{len(self._roster.rows)} rows may finish")
+            self._board.set_phase("draining", f"rows that may finish: {len(self._roster.rows)}")
             log.info("loop.draining", extra={"rows": len(self._roster.rows), "grace_s": self._parts.grace_s})
         if now >= self._drain_ends_at:
             for row in list(self._roster.rows.values()):

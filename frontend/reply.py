@@ -128,6 +128,9 @@ class _Row:
         if not self._is_started:
             self._is_started = True
             events.append(ChoiceStarted(self._choice))
+        # For the log line of a reply that is cancelled or fails; a normal end brings its own usage.
+        told_tokens = self.usage.completion_tokens + len(news.ids)
+        self.usage = msgspec.structs.replace(self.usage, completion_tokens=told_tokens)
         events += self._told(self._pipeline.feed(news.ids))
         if isinstance(news.end, Finish):
             events += self._ended(news.end)

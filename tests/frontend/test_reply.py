@@ -194,6 +194,22 @@ async def test_close_cancels_what_runs(text: ModelText) -> None:
     assert session.cancels == [("r/2", "gone")]
 
 
+@pytest.mark.parametrize("reason", [None, "error"])
+async def test_unfinished_reply_counts_what_came(text: ModelText, reason: FinishReason | None) -> None:
+    """A client that leaves and an engine that fails, both after tokens: the log line has their number."""
+    reply, session = make_reply(text)
+    ids = text.tokenizer.encode_rendered("fox fox")
+    for token in ids:
+        put(session.mailboxes[0], [token])
+        await reply.next_events()
+    if reason is not None:
+        put(session.mailboxes[0], [], reason, tokens=len(ids))
+        with pytest.raises(RequestError):
+            await reply.next_events()
+    reply.close()
+    assert reply.usage.completion_tokens == len(ids)
+
+
 async def test_nudge_returns_with_nothing(text: ModelText) -> None:
     """A nudge ends one wait without events, and the next news is told as ever."""
     reply, session = make_reply(text)

@@ -100,7 +100,7 @@ async def _generate(request: web.Request, dialect: Dialect) -> web.StreamRespons
 
 
 async def _read_body(request: web.Request) -> bytes:
-    """Raises RequestError(DEADLINE_EXCEEDED) for a body that trickles, HTTPRequestEntityTooLarge over the limit."""
+    """Raises RequestError for a body that trickles or cannot be decoded, HTTPRequestEntityTooLarge over the limit."""
     try:
         async with asyncio.timeout(_BODY_LIMIT_S):
             return await request.read()
@@ -108,6 +108,9 @@ async def _read_body(request: web.Request) -> bytes:
         raise RequestError(
             ErrorCode.DEADLINE_EXCEEDED, f"the request body did not arrive within {_BODY_LIMIT_S:.0f} s"
         ) from error
+    except web.RequestPayloadError as error:
+        why = " ".join(str(error).partition("message:")[2].split())
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"the request body cannot be read: {why}") from error
 
 
 def _decoded(body: bytes) -> object:

@@ -289,6 +289,14 @@ async def test_hostile_field_name_cannot_split_the_header(runtime_dir: Path) -> 
         assert "set-cookie" not in response.headers
 
 
+async def test_a_body_that_is_not_what_its_encoding_says(runtime_dir: Path) -> None:
+    """Bytes that do not decompress are the client's mistake, not an internal error."""
+    async with serving(runtime_dir) as served:
+        status, reply = await served.answer(CHAT, b"not gzip", headers={"content-encoding": "gzip"})
+        assert (status, reply["error"]["code"]) == (400, "invalid_request")
+        assert reply["error"]["message"].endswith("cannot be read: Can not decode content-encoding: gzip")
+
+
 async def test_request_id_is_echoed_when_sane(runtime_dir: Path) -> None:
     """A plain id comes back on whole replies, streams and errors; anything else is replaced."""
     async with serving(runtime_dir) as served:

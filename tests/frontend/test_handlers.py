@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from frontend import handlers
 from tests.fakes.deadline import until
 from tests.fakes.serving import serving
 
@@ -295,6 +297,24 @@ async def test_a_body_that_is_not_what_its_encoding_says(runtime_dir: Path) -> N
         status, reply = await served.answer(CHAT, b"not gzip", headers={"content-encoding": "gzip"})
         assert (status, reply["error"]["code"]) == (400, "invalid_request")
         assert reply["error"]["message"].endswith("cannot be read: Can not decode content-encoding: gzip")
+
+
+async def test_large_bodies_are_parsed_beside_the_event_loop(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of millions of token ids must not hold up other streams, probes and pings for seconds."""
+    threads: list[bool] = []
+    original = handlers._decoded
+
+    def recording(body: bytes) -> object:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return original(body)
+
+    monkeypatch.setattr(handlers, "_decoded", recording)
+    async with serving(runtime_dir) as served:
+        assert (await served.answer(COMPLETIONS, {"prompt": "!echo x"}))[0] == 200
+        assert (await served.answer(COMPLETIONS, {"prompt": [5] * 100_000}))[0] == 400
+        assert threads == [True, False]
 
 
 async def test_request_id_is_echoed_when_sane(runtime_dir: Path) -> None:

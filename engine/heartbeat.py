@@ -85,7 +85,19 @@ class Heartbeat:
         self._thread.join()
 
     def _run(self) -> None:
-        """Beats at a fixed interval; the wait is for the end, not for time to pass."""
+        """Beats until the end. An engine whose heartbeat has died has no watchdog, so it must not live on."""
+        has_ended_well = False
+        try:
+            self._beat()
+            has_ended_well = True
+        finally:
+            if not has_ended_well:
+                log.critical("heartbeat.died", exc_info=True)
+                self._release()
+                self._settings.end_process(EXIT_STUCK)
+
+    def _beat(self) -> None:
+        """At a fixed interval; the wait is for the end, not for time to pass."""
         while not self._closing.wait(self._settings.interval_s):
             self._push()
             age_s = self._board.turn_age_s

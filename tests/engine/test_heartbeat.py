@@ -203,3 +203,20 @@ def test_a_lost_parent_stops_the_engine_if_wanted(
             for _ in range(5):
                 listener.next()
     assert stop.is_set() is expected
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_heartbeat_that_dies_takes_the_process_along(folder: RuntimeFolder, board: StatusBoard) -> None:
+    """A status that cannot be encoded ends the thread, and with it the engine, which has no watchdog left."""
+    ended = threading.Event()
+    statuses: list[int] = []
+
+    def end_process(status: int) -> None:
+        statuses.append(status)
+        ended.set()
+
+    board.set_phase("loading", "\udcff")
+    heartbeat = Heartbeat(folder, board, threading.Event(), quick(end_process=end_process))
+    assert ended.wait(PATIENCE_MS / 1_000)
+    heartbeat.close()
+    assert statuses == [EXIT_STUCK]

@@ -5,6 +5,7 @@ Owns the PUB socket, with a ZeroMQ context of its own so that closing it waits f
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -92,7 +93,7 @@ class Heartbeat:
             has_ended_well = True
         finally:
             if not has_ended_well:
-                log.critical("heartbeat.died", exc_info=True)
+                log.critical("heartbeat.died", extra={"why": repr(sys.exc_info()[1])})
                 self._release()
                 self._settings.end_process(EXIT_STUCK)
 

@@ -25,7 +25,3 @@ class CacheKind(Protocol):
     def alone(self, cache: Any, index: int) -> Any:
         """Row `index` as a solo cache of its own: the bytes that its solo run would hold."""
         ...
-
-    def allocated_bytes(self, cache: Any) -> int:
-        """Bytes that a solo or batched cache holds."""
-        ...

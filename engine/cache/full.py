@@ -93,10 +93,6 @@ class FullKind:
         solo.offset = cache.layout.width - pad
         return solo
 
-    def allocated_bytes(self, cache: Any) -> int:
-        """Capacity, not only written columns."""
-        return cache.nbytes
-
 
 def _stacked(parts: list[mx.array], lengths: list[int], layout: Layout) -> mx.array:
     """[rows, H, capacity, D] from parts of [b, H, ≥ length, D], each ending at column layout.width."""

@@ -110,7 +110,7 @@ def test_a_row_alone_shares_no_array_with_the_batch() -> None:
     assert mx.array_equal(batch.keys, before).item()
 
 
-def test_allocated_bytes_counts_capacity() -> None:
+def test_bytes_count_capacity() -> None:
     """Bytes are those of both buffers, free columns included."""
     batch = _stacked([_filled(4, 1), _filled(4, 2)])
-    assert KIND.allocated_bytes(batch) == 2 * 2 * HEADS * STEP_TOKENS * DIMENSION * 4
+    assert batch.nbytes == 2 * 2 * HEADS * STEP_TOKENS * DIMENSION * 4

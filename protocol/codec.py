@@ -15,6 +15,8 @@ from protocol.status import EngineStatus
 MAX_FRAME_BYTES: Final = 8 * 1024 * 1024
 MAX_CHUNK_BYTES: Final = 1024 * 1024
 MAX_ITEMS: Final = 100_000
+# With twenty alternatives an entry takes about 300 bytes.
+MAX_PROMPT_LOGPROBS: Final = 2_048
 # A complaint quotes what it complains of: unbounded, the answer to a large bad frame would itself be oversize.
 _MAX_COMPLAINT_CHARACTERS: Final = 500
 

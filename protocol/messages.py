@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from protocol.errors import ErrorCode
-from protocol.sampling import Sampling
+from protocol.sampling import Sampling, TokenId
 
 PROTOCOL_VERSION = 1
 
@@ -20,7 +20,6 @@ Epoch = NewType("Epoch", str)
 Text = Annotated[str, Meta(max_length=1_000)]
 ShortText = Annotated[str, Meta(min_length=1, max_length=256)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
-TokenId = Annotated[int, Meta(ge=0, lt=2**32)]
 
 CancelReason = Literal["stop", "gone", "deadline", "user"]
 FinishReason = Literal["stop", "length", "cancelled", "deadline", "lease_lost", "error"]
@@ -70,7 +69,7 @@ class LogprobsWanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenLogprobs(msgspec.Struct, frozen=True, kw_only=True):
-    """Log-probability (natural logarithm) of one emitted token. top_ids: u32 LE; top: same order."""
+    """Log-probability (natural logarithm) of one token. top_ids: u32 LE, most likely first; top: same order."""
 
     logprob: float
     top_ids: bytes = b""
@@ -105,12 +104,16 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """What one row gained since its last delta. tokens: u32 LE, without the EOS or stop token."""
+    """What one row gained since its last delta. tokens: u32 LE, without the EOS or stop token.
+
+    prompt_logprobs: the next of the prompt's tokens; the first has None, for nothing stands before it.
+    """
 
     id: SubmitId
     tokens: bytes = b""
     logprobs: tuple[TokenLogprobs, ...] | None = None
     finish: Finish | None = None
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
 
 
 class ClientInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+TokenId = Annotated[int, Meta(ge=0, lt=2**32)]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 TokenCount = Annotated[int, Meta(ge=0)]
 
@@ -16,10 +17,15 @@ class TokenBias(msgspec.Struct, frozen=True, kw_only=True):
     bias: float
 
 
+# A sequence of token ids that must not appear whole.
+BadWord = Annotated[tuple[TokenId, ...], Meta(min_length=1, max_length=64)]
+
+
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """Each default is the neutral value: a feature at its default adds nothing to the graph.
 
     temperature: 0 is greedy. top_k: 0 is off. *_context: how many last tokens a penalty looks at.
+    bad_words: none of them is ever completed. allowed_ids: no other id comes up; empty allows all.
     """
 
     temperature: Annotated[float, Meta(ge=0.0, le=100.0)] = 0.0
@@ -35,3 +41,5 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     frequency_penalty: float = 0.0
     frequency_context: TokenCount = 20
     logit_bias: tuple[TokenBias, ...] = ()
+    bad_words: Annotated[tuple[BadWord, ...], Meta(max_length=1_024)] = ()
+    allowed_ids: Annotated[tuple[TokenId, ...], Meta(max_length=65_536)] = ()

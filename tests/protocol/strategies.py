@@ -23,8 +23,8 @@ def _of(info: inspect.Type) -> st.SearchStrategy[Any]:
             )
         case inspect.UnionType(types=types):
             return st.one_of([_of(part) for part in types])
-        case inspect.VarTupleType(item_type=item, max_length=longest):
-            return st.lists(_of(item), max_size=min(longest or 4, 4)).map(tuple)
+        case inspect.VarTupleType(item_type=item, min_length=shortest, max_length=longest):
+            return st.lists(_of(item), min_size=shortest or 0, max_size=min(longest or 4, 4)).map(tuple)
         case inspect.IntType() | inspect.FloatType():
             return _number(info)
         case inspect.StrType(min_length=shortest, max_length=longest):

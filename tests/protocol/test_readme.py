@@ -64,6 +64,7 @@ def test_every_error_code_is_told() -> None:
         f"{codec.MAX_FRAME_BYTES:,} bytes (`MAX_FRAME_BYTES`)",
         f"{codec.MAX_CHUNK_BYTES:,} bytes of data (`MAX_CHUNK_BYTES`)",
         f"{codec.MAX_ITEMS:,} items (`MAX_ITEMS`)",
+        f"{codec.MAX_PROMPT_LOGPROBS:,} entries\n(`MAX_PROMPT_LOGPROBS`)",
         f"{endpoint.MAX_SOCKET_PATH_BYTES} bytes (`MAX_SOCKET_PATH_BYTES`",
         f"{endpoint.HIGH_WATER_MARK:,} messages\n  unread (`HIGH_WATER_MARK`)",
         f"{endpoint.LEASE_S:g} s of silence (`LEASE_S`)",

@@ -24,6 +24,8 @@ _SAMPLING: Final = Sampling(
     frequency_penalty=-0.5,
     frequency_context=16,
     logit_bias=(TokenBias(id=7, bias=-100.0), TokenBias(id=49_151, bias=1.5)),
+    bad_words=((5,), (7, 49_151)),
+    allowed_ids=(1, 2, 49_151),
 )
 _USAGE: Final = m.Usage(prompt_tokens=12, completion_tokens=3, cached_tokens=8)
 _BATCHING: Final = m.Batching(mode="serial", reason="layer 3 keeps a sliding window")
@@ -134,6 +136,7 @@ FROM_ENGINE: Final[dict[str, m.AnyFromEngine]] = {
                     code=ErrorCode.DECODE_FAILED,
                     message="the forward of step 77 failed",
                 ),
+                prompt_logprobs=(None, m.TokenLogprobs(logprob=-3.5, top_ids=pack_ids([8]), top=(-0.125,))),
             ),
         ),
     ),

@@ -41,14 +41,21 @@ def _described(info: inspect.Type) -> str:
             return _described(inner)
         case inspect.UnionType(types=types):
             return " or ".join(_described(part) for part in types if not isinstance(part, inspect.NoneType))
-        case inspect.VarTupleType(item_type=item, max_length=longest):
-            return f"list of {_described(item)}" + (f", at most {longest:,}" if longest else "")
+        case inspect.VarTupleType(item_type=item, min_length=shortest, max_length=longest):
+            bound = f", {shortest} to {longest} items" if shortest else f", at most {longest:,}" if longest else ""
+            return f"list of {_item(item)}{bound}"
         case inspect.IntType() | inspect.FloatType():
             return _number(info)
         case inspect.StrType(min_length=shortest, max_length=longest):
             return f"text of {shortest or 0} to {longest} characters" if longest else "text"
         case _:
             return _named(info)
+
+
+def _item(info: inspect.Type) -> str:
+    """Of a list's item it has to be said when it may be nil."""
+    may_be_nil = isinstance(info, inspect.UnionType) and info.includes_none
+    return _described(info) + (" or none" if may_be_nil else "")
 
 
 def _named(info: inspect.Type) -> str:

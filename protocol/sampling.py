@@ -26,6 +26,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
 
     temperature: 0 is greedy. top_k: 0 is off. *_context: how many last tokens a penalty looks at.
     bad_words: none of them is ever completed. allowed_ids: no other id comes up; empty allows all.
+    xtc_spared_ids: tokens that XTC never takes away, as mlx-lm spares ends and line breaks.
     """
 
     temperature: Annotated[float, Meta(ge=0.0, le=100.0)] = 0.0
@@ -43,3 +44,4 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     logit_bias: tuple[TokenBias, ...] = ()
     bad_words: Annotated[tuple[BadWord, ...], Meta(max_length=1_024)] = ()
     allowed_ids: Annotated[tuple[TokenId, ...], Meta(max_length=65_536)] = ()
+    xtc_spared_ids: Annotated[tuple[TokenId, ...], Meta(max_length=64)] = ()

@@ -26,6 +26,7 @@ _SAMPLING: Final = Sampling(
     logit_bias=(TokenBias(id=7, bias=-100.0), TokenBias(id=49_151, bias=1.5)),
     bad_words=((5,), (7, 49_151)),
     allowed_ids=(1, 2, 49_151),
+    xtc_spared_ids=(2, 198),
 )
 _USAGE: Final = m.Usage(prompt_tokens=12, completion_tokens=3, cached_tokens=8)
 _BATCHING: Final = m.Batching(mode="serial", reason="layer 3 keeps a sliding window")

@@ -16,7 +16,7 @@ from mlx_lm.generate import BatchGenerator
 from mlx_lm.models.cache import make_prompt_cache
 
 from engine import decode, prefill
-from engine.batch import Batch
+from engine.batch import Batch, Group
 from engine.cache.registry import kinds_of
 from engine.loop import EngineLoop, LoopParts
 from engine.mailbox import Client, Heard, SubmitHeard
@@ -89,9 +89,10 @@ class OurDecode:
 
     def __init__(self, model: nn.Module, prompts: list[list[int]]) -> None:
         self._model = model
-        self._batch = Batch(kinds_of(make_prompt_cache(model)))
+        kinds = kinds_of(make_prompt_cache(model))
+        self._batch = Batch(kinds)
         rows = [make_row(RowKey(b"bench", submit.id), submit, _facts(model), 0.0) for submit in _submits(prompts)]
-        self._batch.join(rows, [self._prefilled(row) for row in rows])
+        self._batch.join([Group.of_one(kinds, row, self._prefilled(row)) for row in rows])
 
     def step(self) -> None:
         """What the loop does between two turns, without telling anyone."""

@@ -14,8 +14,8 @@ from engine.sampling.sampler import SamplingPlan, plan_sampling
 class Group:
     """Rows that share each forward. Order of rows = order on the batch axis.
 
-    register: the rows' last sampled tokens, [B] uint32, in general not read yet. One row keeps solo
-    caches and has no layout; two or more have batched caches in one layout.
+    register: what the rows forward next, [B] uint32: the last sampled tokens, in general not read yet,
+    or the last tokens of their prompts. One row has solo caches; two or more have batched ones.
     """
 
     __slots__ = ("caches", "kinds", "layout", "plan", "register", "rows")
@@ -24,25 +24,44 @@ class Group:
         self.kinds = kinds
         self.rows: list[Row] = []
         self.caches: list[Any] = []
-        self.layout: Layout | None = None
+        self.layout = Layout([], 0)
         self.register: mx.array = mx.zeros((0,), mx.uint32)
         self.plan: SamplingPlan = plan_sampling([])
+
+    @classmethod
+    def of_one(cls, kinds: list[CacheKind] | None, row: Row, token: int) -> "Group":
+        """A prefilled row, which hands over its caches. token: what it forwards next."""
+        assert row.caches is not None, "a row joins once, after its prefill"
+        group = cls(kinds)
+        group.caches, row.caches = row.caches, None
+        group.layout = Layout([0], row.prefilled)
+        group._seat([row], mx.array([token], dtype=mx.uint32))
+        return group
+
+    @classmethod
+    def of_prompts(cls, kinds: list[CacheKind], rows: list[Row]) -> "Group":
+        """Rows with blank batched caches, left-padded for their whole prompts but the last token of each."""
+        group = cls(kinds)
+        lengths = [len(row.to_prefill) - 1 for row in rows]
+        group.layout = Layout([max(lengths) - length for length in lengths], 0)
+        group.caches = [kind.blank(group.layout) for kind in kinds]
+        group._seat(rows, mx.array([row.to_prefill[-1] for row in rows], dtype=mx.uint32))
+        return group
 
     @property
     def allocated_bytes(self) -> int:
         """Bytes of all layers' caches."""
         return sum(cache.nbytes for cache in self.caches)
 
-    def join(self, joiners: list[Row], tokens: list[int]) -> None:
-        """Takes prefilled rows in, with the token each has just sampled (already read)."""
-        caches = [_handed_over(row) for row in joiners]
-        if not self.rows and len(joiners) == 1:
-            self.caches = caches[0]
+    def join(self, others: list["Group"]) -> None:
+        """Takes in the rows of these groups, in order. Empty, it adopts the caches of a single one as they are."""
+        parts = [group for group in (self, *others) if group.rows]
+        if len(parts) == 1:
+            self.caches, self.layout = parts[0].caches, parts[0].layout
         else:
-            self._stack(caches)
-        self.register = mx.concatenate([self.register, mx.array(tokens, dtype=mx.uint32)])
-        self.rows = self.rows + joiners
-        self.plan = plan_sampling(self.rows)
+            self._stack(parts)
+        register = mx.concatenate([group.register for group in parts])
+        self._seat([row for group in parts for row in group.rows], register)
 
     def leave(self, leavers: Iterable[Row]) -> None:
         """Drops rows; the last one left goes back to solo caches."""
@@ -50,35 +69,33 @@ class Group:
         keep = [index for index, row in enumerate(self.rows) if row not in gone]
         if len(keep) == len(self.rows):
             return
-        if self.layout is not None and keep:
-            self._keep(keep, self.layout)
-        elif not keep:
-            self.caches, self.layout = [], None
-        self.register = self.register[mx.array(keep, dtype=mx.uint32)] if keep else mx.zeros((0,), mx.uint32)
-        self.rows = [self.rows[index] for index in keep]
-        self.plan = plan_sampling(self.rows)
+        if keep:
+            self._keep(keep)
+        else:
+            self.caches = []
+        register = self.register[mx.array(keep, dtype=mx.uint32)] if keep else mx.zeros((0,), mx.uint32)
+        self._seat([self.rows[index] for index in keep], register)
 
-    def _stack(self, joining: list[list[Any]]) -> None:
+    def _seat(self, rows: list[Row], register: mx.array) -> None:
+        self.rows = rows
+        self.register = register
+        self.plan = plan_sampling(rows)
+
+    def _stack(self, parts: list["Group"]) -> None:
         """Layer by layer, so that the most that exists twice is one layer."""
         assert self.kinds is not None, "rows of a model that cannot batch never share a group"
-        lengths = [caches[0].size() for caches in joining]
-        if self.layout is not None:
-            layout = self.layout.joined(lengths)
-        else:
-            lone = [self.caches[0].size()] if self.rows else []
-            layout = Layout([], 0).joined(lone + lengths)
-        running = [self.caches] if self.rows else []
-        parts = running + joining
-        self.caches = [kind.stack([caches[layer] for caches in parts], layout) for layer, kind in enumerate(self.kinds)]
+        layout = Layout.side_by_side([group.layout for group in parts])
+        caches = [group.caches for group in parts]
+        self.caches = [kind.stack([each[layer] for each in caches], layout) for layer, kind in enumerate(self.kinds)]
         self.layout = layout
 
-    def _keep(self, keep: list[int], layout: Layout) -> None:
+    def _keep(self, keep: list[int]) -> None:
         assert self.kinds is not None
         if len(keep) == 1:
             self.caches = [kind.alone(cache, keep[0]) for kind, cache in zip(self.kinds, self.caches, strict=True)]
-            self.layout = None
+            self.layout = Layout([0], self.layout.width - self.layout.pads[keep[0]])
             return
-        kept = layout.kept(keep)
+        kept = self.layout.kept(keep)
         self.caches = [kind.keep(cache, keep, kept) for kind, cache in zip(self.kinds, self.caches, strict=True)]
         self.layout = kept
 
@@ -101,13 +118,11 @@ class Batch:
         """Bytes of the caches of all groups."""
         return sum(group.allocated_bytes for group in self.groups)
 
-    def join(self, joiners: list[Row], tokens: list[int]) -> None:
+    def join(self, joiners: list[Group]) -> None:
         """Takes prefilled rows into the one group there is; a split by length comes with its cost rule."""
-        if not joiners:
-            return
         if not self.groups:
             self.groups.append(Group(self._kinds))
-        self.groups[0].join(joiners, tokens)
+        self.groups[0].join(joiners)
 
     def leave(self, leavers: Iterable[Row]) -> None:
         """Drops rows wherever they are, and groups that become empty."""
@@ -115,13 +130,3 @@ class Batch:
         for group in self.groups:
             group.leave(gone)
         self.groups = [group for group in self.groups if group.rows]
-
-    def drop(self, group: Group) -> None:
-        """Forgets a group whose caches can no longer be trusted."""
-        self.groups.remove(group)
-
-
-def _handed_over(row: Row) -> list[Any]:
-    assert row.caches is not None, "a row joins once, after its prefill"
-    caches, row.caches = row.caches, None
-    return caches

@@ -10,8 +10,7 @@ from engine.sampling.sampler import sample
 def launch_forward(model: nn.Module, group: Group) -> mx.array:
     """Builds step n's logits [B, V] on the still unread token register."""
     logits = model(group.register[:, None], cache=group.caches)[:, -1, :]
-    if group.layout is not None:
-        group.layout.advance(1)
+    group.layout.advance(1)
     return logits
 
 

@@ -19,6 +19,7 @@ from engine.admission import Admission
 from engine.batch import Batch, Group
 from engine.cache.registry import kinds_of
 from engine.errors import EngineError
+from engine.gap import Gap
 from engine.mailbox import CancelHeard, ClientLost, Mailbox, SubmitHeard
 from engine.memory import Allocator
 from engine.outbox import Outbox
@@ -36,14 +37,11 @@ IDLE_WAIT_MS: Final = 250
 PUBLISH_EVERY_S: Final = 0.1
 # Each may name itself in 4 kB: with more of them a status would not fit into its frame.
 MAX_FRONTENDS_SHOWN: Final = 256
-# Chunks' worth of whole short prompts that may be prefilled between two steps of a running batch: fewer, fuller
-# steps for all. Before the first step it is one: nobody has a stream to fill the time with.
-GAP_CHUNKS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopParts:
-    """What a loop is made of. chunk_tokens: of one prefill chunk; a gap between two steps has GAP_CHUNKS of them.
+    """What a loop is made of. chunk_tokens: of one prefill chunk.
 
     grace_s: how long live rows may go on once `stop` is set.
     """
@@ -58,13 +56,6 @@ class LoopParts:
     weights_bytes: int
 
 
-class Ready(NamedTuple):
-    """A row that waits to join. token: what it forwards next, its first token (told) or the last of its prompt."""
-
-    row: Row
-    token: int
-
-
 class Launched(NamedTuple):
     """A group whose next step the device works on, and the register of the step before, still to be read."""
 
@@ -73,7 +64,7 @@ class Launched(NamedTuple):
 
 
 class EngineLoop:
-    """One engine's schedule. Rows wait, prefill one at a time, are ready, and decode together."""
+    """One engine's schedule. Rows wait, prefill, are ready, and decode together."""
 
     def __init__(self, parts: LoopParts) -> None:
         self._parts = parts
@@ -85,11 +76,10 @@ class EngineLoop:
         self._roster = Roster(self._outbox, self._tally)
         self._admission = Admission(parts.facts)
         self._allocator = Allocator(parts.weights_bytes)
-        self._batch = Batch(kinds_of(make_prompt_cache(parts.model)))
-        # However short, a chunk streams every weight once: on each device this is worth about a quarter chunk.
-        self._chunk_overhead_tokens = parts.chunk_tokens // 4
+        self._kinds = kinds_of(make_prompt_cache(parts.model))
+        self._batch = Batch(self._kinds)
         self._prefilling: deque[Row] = deque()
-        self._ready: list[Ready] = []
+        self._ready: list[Group] = []
         self._steps = 0
         self._last_step_ms = 0.0
         self._published_at = 0.0
@@ -173,53 +163,66 @@ class EngineLoop:
             return
         self._admission.remove(ended)
         self._prefilling = deque(row for row in self._prefilling if row not in ended)
-        self._ready = [ready for ready in self._ready if ready.row not in ended]
+        for group in self._ready:
+            group.leave(ended)
+        self._ready = [group for group in self._ready if group.rows]
         self._batch.leave(ended)
         ended.clear()
 
     # --- admit and prefill ----------------------------------------------------------------------
 
     def _admit(self) -> None:
-        live = len(self._prefilling) + len(self._ready) + len(self._batch)
+        live = len(self._prefilling) + sum(len(group.rows) for group in self._ready) + len(self._batch)
         while self._admission.can_admit(live):
             self._prefilling.append(self._admission.admit())
             live += 1
 
     def _prefill(self) -> None:
-        """As long as it takes while nobody waits for a step; else one gap budget, and of a long row one chunk."""
-        waited_tokens = 0
-        while self._prefilling and not self._is_gap_spent(waited_tokens):
-            row = self._prefilling[0]
+        """As long as it takes while nobody waits for a step; else one gap, and of a long row one chunk."""
+        gap = Gap(self._parts.chunk_tokens)
+        while self._prefilling and not gap.is_spent(self._prefilling[0], len(self._batch) > 0):
+            rows = self._rows_to_prefill(gap)
             is_waited_for = len(self._batch) > 0 or bool(self._ready)
             self._board.turn_began()
-            with self._contained([row], ErrorCode.PREFILL_FAILED):
-                tokens = self._prefill_chunk(row)
-                waited_tokens += tokens + self._chunk_overhead_tokens if is_waited_for else 0
+            with self._contained(rows, ErrorCode.PREFILL_FAILED):
+                tokens = self._prefill_chunk(rows[0]) if len(rows) == 1 else self._prefill_together(rows)
+                if is_waited_for:
+                    gap.charge(tokens)
             self._board.turn_ended()
             self._tell()
             self._hear(0)
             self._admit()
             self._publish_when_due()
 
-    def _is_gap_spent(self, waited_tokens: int) -> bool:
-        """Whether rows that could decode have waited for enough of other rows' prefill."""
-        if waited_tokens == 0:
-            return False
-        head = self._prefilling[0]
-        remaining = head.remaining_prefill_tokens
-        is_long = head.prefilled > 0 or remaining > self._parts.chunk_tokens
-        budget_tokens = self._parts.chunk_tokens * (GAP_CHUNKS if len(self._batch) else 1)
-        return is_long or waited_tokens + remaining + self._chunk_overhead_tokens > budget_tokens
+    def _rows_to_prefill(self, gap: Gap) -> list[Row]:
+        """The row whose turn it is, or the short ones that go as one chunk."""
+        now = time.monotonic()
+        can_share = self._kinds is not None and all(kind.prefills_together for kind in self._kinds)
+        rows = (gap.rows_together(self._prefilling) if can_share else []) or [self._prefilling[0]]
+        for row in rows:
+            row.prefill_began_at = row.prefill_began_at or now
+        return rows
+
+    def _prefill_together(self, rows: list[Row]) -> int:
+        """Returns the tokens forwarded, padding included. The last prompt tokens ride in the step that follows."""
+        assert self._kinds is not None
+        group = prefill.launch_together(self._model, self._kinds, rows)
+        self._read_beside_chunk()
+        prefill.wait_for_chunk(group.caches)
+        self._tally.prompt_tokens += sum(len(row.to_prefill) for row in rows)
+        for _ in rows:
+            self._prefilling.popleft()
+        self._ready.append(group)
+        return len(rows) * group.layout.width
 
     def _prefill_chunk(self, row: Row) -> int:
         """Returns the tokens forwarded; a row that is through becomes ready, or ends at its first token."""
         if row.caches is None:
             row.caches = make_prompt_cache(self._model)
-            row.prefill_began_at = time.monotonic()
         tokens = prefill.launch_chunk(self._model, row, self._parts.chunk_tokens)
         if tokens:
             self._read_beside_chunk()
-            prefill.wait_for_chunk(row)
+            prefill.wait_for_chunk(row.caches)
         self._tally.prompt_tokens += tokens
         if row.remaining_prefill_tokens > 1:
             self._allocator.chunk_done()
@@ -229,11 +232,11 @@ class EngineLoop:
         if row.prefilled and row.limit > 1 and (len(self._batch) or self._ready or self._prefilling):
             # A step follows within this gap: the last prompt token rides in it, without a forward of its own.
             # Not that of a prompt of one token: its caches are empty, and those cannot be stacked.
-            self._ready.append(Ready(row, row.to_prefill[-1]))
+            self._ready.append(Group.of_one(self._kinds, row, row.to_prefill[-1]))
         else:
             token = prefill.first_token(self._model, row)
             if self._roster.take_token(row, token, time.monotonic()):
-                self._ready.append(Ready(row, token))
+                self._ready.append(Group.of_one(self._kinds, row, token))
         return tokens + 1
 
     def _read_beside_chunk(self) -> None:
@@ -268,9 +271,9 @@ class EngineLoop:
 
     def _join_ready(self) -> None:
         joiners, self._ready = self._ready, []
-        rows = [ready.row for ready in joiners]
+        rows = [row for group in joiners for row in group.rows]
         with self._contained([*self._batch, *rows], ErrorCode.DECODE_FAILED):
-            self._batch.join(rows, [ready.token for ready in joiners])
+            self._batch.join(joiners)
         self._remove_ended()
 
     def _launch(self, group: Group) -> Launched | None:
@@ -335,8 +338,8 @@ class EngineLoop:
         )
 
     def _kv_bytes(self) -> int:
-        solo = [*self._prefilling, *(ready.row for ready in self._ready)]
-        return self._batch.allocated_bytes + sum(cache.nbytes for row in solo for cache in row.caches or ())
+        prefilling = sum(cache.nbytes for row in self._prefilling for cache in row.caches or ())
+        return prefilling + self._batch.allocated_bytes + sum(group.allocated_bytes for group in self._ready)
 
     def _frontends(self, now: float) -> Iterator[FrontendStatus]:
         for identity, client in islice(self._mailbox.clients.items(), MAX_FRONTENDS_SHOWN):

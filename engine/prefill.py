@@ -1,4 +1,4 @@
-"""Prefill of one row alone: chunks that fill its caches, then the forward that gives its first token."""
+"""Prefill: a row's chunks alone, or short rows as one padded chunk; the forward that gives a first token."""
 
 from typing import Any
 
@@ -6,6 +6,8 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
+from engine.batch import Group
+from engine.cache.base import CacheKind
 from engine.decode import read
 from engine.row import Row
 from engine.sampling.sampler import plan_sampling, sample
@@ -26,10 +28,22 @@ def launch_chunk(model: nn.Module, row: Row, chunk_tokens: int) -> int:
     return len(tokens)
 
 
-def wait_for_chunk(row: Row) -> None:
-    """Waits until the row's caches hold what was launched."""
-    assert row.caches is not None
-    mx.eval(_arrays(row.caches))
+def launch_together(model: nn.Module, kinds: list[CacheKind], rows: list[Row]) -> Group:
+    """Sets the device to forward all of these rows' prompts but the last tokens, left-padded as one chunk."""
+    group = Group.of_prompts(kinds, rows)
+    pads = group.layout.pads
+    padded = [[0] * pad + row.to_prefill[:-1] for row, pad in zip(rows, pads, strict=True)]
+    model(mx.array(padded, dtype=mx.uint32), cache=group.caches)
+    group.layout.advance(len(padded[0]))
+    mx.async_eval(_arrays(group.caches))
+    for row in rows:
+        row.prefilled = len(row.to_prefill) - 1
+    return group
+
+
+def wait_for_chunk(caches: list[Any]) -> None:
+    """Waits until the caches hold what was launched."""
+    mx.eval(_arrays(caches))
 
 
 def first_token(model: nn.Module, row: Row) -> int:

@@ -13,6 +13,12 @@ class CacheKind(Protocol):
 
     name: str
     solo_class: type[Any]
+    # Whether a forward over left-padded prompts fills `blank` caches as each row's own prefill would.
+    prefills_together: bool
+
+    def blank(self, layout: Layout) -> Any:
+        """A batched cache for the rows of `layout`, whose width is 0: nothing is written yet."""
+        ...
 
     def stack(self, caches: list[Any], layout: Layout) -> Any:
         """One batched cache from solo and batched ones, rows in order, right-aligned in `layout`."""

@@ -14,13 +14,14 @@ STEP_TOKENS = 256
 class FullBatch:
     """One layer's keys and values of B rows, [B, H, capacity, D] each; columns 0:layout.width are written.
 
+    Without buffers until the first write.
     Speaks the interface that mlx-lm's attention layers use. The layout is shared by all layers and
     advanced once per forward by the batch, not here.
     """
 
     __slots__ = ("keys", "layout", "values")
 
-    def __init__(self, keys: mx.array, values: mx.array, layout: Layout) -> None:
+    def __init__(self, keys: mx.array | None, values: mx.array | None, layout: Layout) -> None:
         self.keys = keys
         self.values = values
         self.layout = layout
@@ -31,20 +32,22 @@ class FullBatch:
         return self.layout.offset
 
     @property
-    def state(self) -> tuple[mx.array, mx.array]:
+    def state(self) -> tuple[mx.array, ...]:
         """The arrays to evaluate."""
-        return self.keys, self.values
+        return () if self.keys is None or self.values is None else (self.keys, self.values)
 
     @property
     def nbytes(self) -> int:
         """Bytes of both buffers."""
-        return self.keys.nbytes + self.values.nbytes
+        return sum(buffer.nbytes for buffer in self.state)
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Writes [B, H, L, D] behind the last column and returns all written columns."""
         start = self.layout.width
         stop = start + keys.shape[2]
-        if stop > self.keys.shape[2]:
+        if self.keys is None or self.values is None:
+            self.keys, self.values = _blank(keys, stop), _blank(values, stop)
+        elif stop > self.keys.shape[2]:
             self.keys = _grown(self.keys, start, stop)
             self.values = _grown(self.values, start, stop)
         self.keys[..., start:stop, :] = keys
@@ -69,6 +72,11 @@ class FullKind:
 
     name = "full"
     solo_class: type[Any] = KVCache
+    prefills_together = True
+
+    def blank(self, layout: Layout) -> FullBatch:
+        """Without buffers: the first write tells their shape."""
+        return FullBatch(None, None, layout)
 
     def stack(self, caches: list[Any], layout: Layout) -> FullBatch:
         """Zeroed columns plus one copy of each part: masked padding must not hold NaN."""
@@ -80,12 +88,16 @@ class FullKind:
 
     def keep(self, cache: FullBatch, keep: list[int], layout: Layout) -> FullBatch:
         """Takes the rows and cuts the trimmed columns from the left."""
+        assert cache.keys is not None
+        assert cache.values is not None
         trim = cache.layout.width - layout.width
         rows = mx.array(keep)
         return FullBatch(cache.keys[rows, :, trim:, :], cache.values[rows, :, trim:, :], layout)
 
     def alone(self, cache: FullBatch, index: int) -> KVCache:
         """Copies the row's own columns and the free ones behind them."""
+        assert cache.keys is not None
+        assert cache.values is not None
         pad = cache.layout.pads[index]
         solo = KVCache()
         solo.keys = mx.contiguous(cache.keys[index : index + 1, :, pad:, :])
@@ -97,7 +109,7 @@ class FullKind:
 def _stacked(parts: list[mx.array], lengths: list[int], layout: Layout) -> mx.array:
     """[rows, H, capacity, D] from parts of [b, H, ≥ length, D], each ending at column layout.width."""
     rows = sum(part.shape[0] for part in parts)
-    capacity = -(-(layout.width + 1) // STEP_TOKENS) * STEP_TOKENS
+    capacity = _whole_steps(layout.width + 1)
     _, heads, _, dimension = parts[0].shape
     stacked = mx.zeros((rows, heads, capacity, dimension), parts[0].dtype)
     start = 0
@@ -108,8 +120,18 @@ def _stacked(parts: list[mx.array], lengths: list[int], layout: Layout) -> mx.ar
     return stacked
 
 
+def _whole_steps(columns: int) -> int:
+    return -(-columns // STEP_TOKENS) * STEP_TOKENS
+
+
+def _blank(written: mx.array, needed: int) -> mx.array:
+    """A buffer like `written` with room for `needed` columns and the token after them."""
+    rows, heads, _, dimension = written.shape
+    return mx.zeros((rows, heads, _whole_steps(needed + 1), dimension), written.dtype)
+
+
 def _grown(buffer: mx.array, written: int, needed: int) -> mx.array:
     """The written columns in a buffer of whole steps that holds `needed` columns."""
     rows, heads, _, dimension = buffer.shape
-    added = -(-(needed - written) // STEP_TOKENS) * STEP_TOKENS
+    added = _whole_steps(needed - written)
     return mx.concatenate([buffer[..., :written, :], mx.zeros((rows, heads, added, dimension), buffer.dtype)], axis=2)

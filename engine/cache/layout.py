@@ -59,11 +59,11 @@ class Layout:
             return mx.arange(self.width + 1) >= self._pads_array[:, None, None, None]
         return create_causal_mask(tokens, offset=self.width, window_size=window_size, left_padding=self._pads_array)
 
-    def joined(self, lengths: list[int]) -> "Layout":
-        """The layout after rows of these lengths join at the end: all right-aligned at the widest."""
-        width = max(self.width, *lengths)
-        grown = [pad + width - self.width for pad in self.pads]
-        return Layout(grown + [width - length for length in lengths], width)
+    @staticmethod
+    def side_by_side(layouts: list["Layout"]) -> "Layout":
+        """The rows of all of these, in order, right-aligned at the widest."""
+        width = max(layout.width for layout in layouts)
+        return Layout([pad + width - layout.width for layout in layouts for pad in layout.pads], width)
 
     def kept(self, keep: list[int]) -> "Layout":
         """The layout of these rows alone, the padding that all of them share trimmed away."""

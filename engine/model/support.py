@@ -5,12 +5,13 @@ answer wrongly), so the declaration alone is not trusted.
 """
 
 import logging
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.models.cache import make_prompt_cache
 
+from engine.cache.base import CacheKind
 from engine.cache.layout import Layout
 from engine.cache.registry import declared_batching, kinds_of
 from protocol.messages import Batching
@@ -46,23 +47,52 @@ def probe_batching(model: nn.Module, max_rows: int) -> Batching:
 def _padded_distance(model: nn.Module) -> float:
     """The largest relative distance of any row's logits, together against alone, over a few steps."""
     prompts = [[token + 3 for token in range(length)] for length in PROBE_LENGTHS]
-    alone = [_filled(model, prompt) for prompt in prompts]
-    joining = [_filled(model, prompt) for prompt in prompts]
-    kinds = kinds_of(joining[0])
+    kinds = kinds_of(make_prompt_cache(model))
     assert kinds is not None
-    layout = Layout([], 0).joined([len(prompt) for prompt in prompts])
-    together = [kind.stack([caches[layer] for caches in joining], layout) for layer, kind in enumerate(kinds)]
+    distances = [_distance_from_solo(model, prompts, _stacked(model, kinds, prompts))]
+    if all(kind.prefills_together for kind in kinds):
+        distances.append(_distance_from_solo(model, prompts, _prefilled_together(model, kinds, prompts)))
+    return max(distances)
+
+
+class _Together(NamedTuple):
+    caches: list[Any]
+    layout: Layout
+
+
+def _distance_from_solo(model: nn.Module, prompts: list[list[int]], together: _Together) -> float:
+    alone = [_filled(model, prompt) for prompt in prompts]
     worst = 0.0
     for step in range(PROBE_STEPS):
         token = step + 5
-        both = model(mx.array([[token], [token]]), cache=together)[:, -1, :]
-        layout.advance(1)
+        both = model(mx.array([[token]] * len(prompts)), cache=together.caches)[:, -1, :]
+        together.layout.advance(1)
         each = [model(mx.array([[token]]), cache=caches)[:, -1, :] for caches in alone]
         worst = max(worst, _relative_distance(both, mx.concatenate(each)))
     return worst
 
 
-def _filled(model: nn.Module, prompt: list[int]) -> list[object]:
+def _stacked(model: nn.Module, kinds: list[CacheKind], prompts: list[list[int]]) -> _Together:
+    """Rows that were prefilled alone and then joined."""
+    joining = [_filled(model, prompt) for prompt in prompts]
+    layout = Layout.side_by_side([Layout([0], len(prompt)) for prompt in prompts])
+    stacked = [kind.stack([caches[layer] for caches in joining], layout) for layer, kind in enumerate(kinds)]
+    return _Together(stacked, layout)
+
+
+def _prefilled_together(model: nn.Module, kinds: list[CacheKind], prompts: list[list[int]]) -> _Together:
+    """Rows that were prefilled as one left-padded chunk."""
+    width = max(len(prompt) for prompt in prompts)
+    pads = [width - len(prompt) for prompt in prompts]
+    layout = Layout(pads, 0)
+    caches = [kind.blank(layout) for kind in kinds]
+    padded = [[0] * pad + prompt for prompt, pad in zip(prompts, pads, strict=True)]
+    mx.eval(model(mx.array(padded), cache=caches))
+    layout.advance(width)
+    return _Together(caches, layout)
+
+
+def _filled(model: nn.Module, prompt: list[int]) -> list[Any]:
     caches = make_prompt_cache(model)
     mx.eval(model(mx.array([prompt]), cache=caches))
     return caches

@@ -36,6 +36,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (decode, "launch_sample"),
         (decode, "read"),
         (prefill, "launch_chunk"),
+        (prefill, "launch_together"),
         (prefill, "first_token"),
     ):
         record(module, name)

@@ -11,7 +11,8 @@ from mlx_lm.models.cache import KVCache
 from engine import prefill
 from engine.cache.full import FullBatch
 from engine.cache.layout import Layout
-from engine.loop import GAP_CHUNKS, IDLE_WAIT_MS
+from engine.gap import GAP_CHUNKS
+from engine.loop import IDLE_WAIT_MS
 from engine.memory import CLEAR_EVERY_STEPS
 from protocol.errors import ErrorCode
 from protocol.messages import SubmitId
@@ -21,11 +22,11 @@ from tests.parity.oracle import solo_tokens
 
 
 def test_queued_short_requests_join_before_the_first_step(driver: LoopDriver, events: list[str]) -> None:
-    """B1: with nothing decoding, three short requests prefill back to back and all join one step."""
+    """B1: with nothing decoding, three short requests prefill as one chunk and all join one step."""
     for index in range(3):
         driver.submit(str(index), prompt_of(5 + index, index))
     driver.turn()
-    assert events == ["launch_chunk"] * 3 + ["launch_forward", "launch_sample"]
+    assert events == ["launch_together", "launch_forward", "launch_sample"]
     assert len(driver.loop._batch) == 3
 
 
@@ -34,19 +35,23 @@ def test_first_token_of_a_lone_row_is_told_before_later_ones_prefill(
 ) -> None:
     """A row that comes alone gets its token 0 at once; those that arrive meanwhile do not hold it back."""
     told_at_chunk: list[int] = []
-    original = prefill.launch_chunk
+    alone, together = prefill.launch_chunk, prefill.launch_together
 
-    def recording(*arguments: Any) -> int:
+    def followed(*arguments: Any) -> int:
         told_at_chunk.append(len(driver.deltas))
-        if len(told_at_chunk) == 1:
-            for index in range(1, 3):
-                driver.submit(str(index), prompt_of(6, index))
-        return original(*arguments)
+        for index in range(1, 3):
+            driver.submit(str(index), prompt_of(6, index))
+        return alone(*arguments)
 
-    monkeypatch.setattr(prefill, "launch_chunk", recording)
+    def recording(*arguments: Any) -> Any:
+        told_at_chunk.append(len(driver.deltas))
+        return together(*arguments)
+
+    monkeypatch.setattr(prefill, "launch_chunk", followed)
+    monkeypatch.setattr(prefill, "launch_together", recording)
     driver.submit("0", prompt_of(6))
     driver.turn()
-    assert told_at_chunk == [0, 1, 1]
+    assert told_at_chunk == [0, 1]
 
 
 def test_running_rows_emit_between_two_chunks_of_a_joiner(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,10 +93,63 @@ def test_several_short_joiners_share_one_gap(events: list[str]) -> None:
     driver.turn(2)
     events.clear()
     for index in range(6):
-        driver.submit(str(index), prompt_of(10, index))
+        driver.submit(str(index), prompt_of(11, index))
     driver.turn()
-    joiners = GAP_CHUNKS * 10 // (10 + 10 // 4)
-    assert events == ["launch_chunk", "read", *["launch_chunk"] * (joiners - 1), "launch_forward", "launch_sample"]
+    assert events == ["launch_together", "read", "launch_forward", "launch_sample"]
+    assert len(driver.loop._batch) == 1 + (GAP_CHUNKS * 10 - 10 // 4) // 10
+
+
+def test_joiners_of_one_gap_keep_their_own_words(driver: LoopDriver) -> None:
+    """Rows prefilled as one padded chunk beside a running row give their solo tokens, and so does that row."""
+    driver.submit("running", prompt_of(9), max_tokens=30)
+    driver.turn(3)
+    lengths = [6, 11, 2, 11, 8]
+    for index, length in enumerate(lengths):
+        driver.submit(str(index), prompt_of(length, index + 1), max_tokens=12)
+    driver.run_until_idle()
+    expected = [solo_tokens(tiny_model("llama"), prompt_of(length, n + 1), 12) for n, length in enumerate(lengths)]
+    assert [driver.tokens(str(index)) for index in range(len(lengths))] == expected
+    assert driver.tokens("running") == solo_tokens(tiny_model("llama"), prompt_of(9), 30)
+
+
+def test_a_row_cancelled_in_its_shared_chunk_leaves_the_others(
+    driver: LoopDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A5: gone while its chunk runs, the row never decodes, and its neighbours of that chunk do."""
+    original = prefill.wait_for_chunk
+
+    def cancelling(caches: Any) -> None:
+        driver.cancel("1")
+        original(caches)
+
+    monkeypatch.setattr(prefill, "wait_for_chunk", cancelling)
+    for index in range(2):
+        driver.submit(str(index), prompt_of(8, index), max_tokens=8)
+    driver.run_until_idle()
+    assert (driver.finish("1").reason, driver.tokens("1")) == ("cancelled", [])
+    assert driver.tokens("0") == solo_tokens(tiny_model("llama"), prompt_of(8), 8)
+
+
+def test_a_fault_in_a_shared_chunk_ends_its_rows_alone(driver: LoopDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A joint prefill that raises ends the rows in it; running rows and later joiners go on."""
+    original = prefill.launch_together
+    driver.submit("running", prompt_of(9), max_tokens=20)
+    driver.turn(3)
+
+    def failing(*arguments: Any) -> Any:
+        original(*arguments)
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(prefill, "launch_together", failing)
+    for index in range(2):
+        driver.submit(str(index), prompt_of(8, index))
+    driver.turn()
+    assert [driver.finish(str(index)).code for index in range(2)] == [ErrorCode.PREFILL_FAILED] * 2
+    monkeypatch.setattr(prefill, "launch_together", original)
+    driver.submit("later", prompt_of(5, 3), max_tokens=5)
+    driver.run_until_idle()
+    assert driver.tokens("running") == solo_tokens(tiny_model("llama"), prompt_of(9), 20)
+    assert driver.tokens("later") == solo_tokens(tiny_model("llama"), prompt_of(5, 3), 5)
 
 
 def test_a_joiner_beside_running_rows_rides_in_the_next_step(events: list[str]) -> None:
@@ -103,7 +161,7 @@ def test_a_joiner_beside_running_rows_rides_in_the_next_step(events: list[str]) 
     driver.submit("joiner", prompt_of(10, 1), max_tokens=12)
     driver.submit("one", prompt_of(10, 2), max_tokens=1)
     driver.turn()
-    assert events == ["launch_chunk", "read", "launch_chunk", "first_token", "launch_forward", "launch_sample"]
+    assert events == ["launch_together", "read", "launch_forward", "launch_sample"]
     driver.run_until_idle()
     assert driver.tokens("joiner") == solo_tokens(tiny_model("llama"), prompt_of(10, 1), 12)
     assert driver.tokens("one") == solo_tokens(tiny_model("llama"), prompt_of(10, 2), 1)
@@ -117,9 +175,9 @@ def test_a_step_is_told_while_the_chunk_after_it_runs(driver: LoopDriver, monkey
     told: list[int] = []
     original = prefill.wait_for_chunk
 
-    def recording(row: Any) -> None:
+    def recording(caches: Any) -> None:
         told.append(len(driver.tokens("running")))
-        original(row)
+        original(caches)
 
     monkeypatch.setattr(prefill, "wait_for_chunk", recording)
     driver.submit("joiner", prompt_of(10, 1))
@@ -170,7 +228,8 @@ def test_cap_holds_and_admission_is_first_in_first_out() -> None:
     order: list[str] = []
     driver.turn()
     while driver.live_ids():
-        assert len(driver.loop._prefilling) + len(driver.loop._ready) + len(driver.loop._batch) <= 2
+        ready = sum(len(group.rows) for group in driver.loop._ready)
+        assert len(driver.loop._prefilling) + ready + len(driver.loop._batch) <= 2
         order += [row.key.id for row in driver.loop._batch if row.key.id not in order]
         driver.turn()
     assert order == ["0", "1", "2", "3", "4"]
@@ -249,7 +308,7 @@ def test_lone_row_is_a_single_stream(max_rows: int, events: list[str]) -> None:
     driver.turn(3)
     (group,) = driver.loop._batch.groups
     assert {type(cache) for cache in group.caches} == {KVCache}
-    assert group.layout is None
+    assert group.layout.pads == [0]
     driver.run_until_idle()
     assert driver.tokens("a") == solo_tokens(tiny_model("llama"), prompt_of(12), 20)
     assert events == (
@@ -269,7 +328,7 @@ def test_row_whose_neighbours_left_is_a_single_stream_again(driver: LoopDriver) 
     driver.turn(4)
     (group,) = driver.loop._batch.groups
     assert {type(cache) for cache in group.caches} == {KVCache}
-    assert group.layout is None
+    assert group.layout.pads == [0]
     driver.run_until_idle()
     assert driver.tokens("stays") == solo_tokens(tiny_model("llama"), prompt_of(12), 40)
 

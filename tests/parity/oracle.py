@@ -22,10 +22,10 @@ def solo_tokens(model: nn.Module, prompt: list[int], count: int) -> list[int]:
     return [token for token, _ in generate_step(mx.array(prompt), model, max_tokens=count)]
 
 
-def batch_tokens(model: nn.Module, rows: Iterable[OracleRow]) -> list[list[int]]:
-    """Greedy tokens of BatchGenerator: rows come in one by one, each prefilled alone, and leave at their end."""
+def batch_tokens(model: nn.Module, rows: Iterable[OracleRow], prefilled_together: int = 1) -> list[list[int]]:
+    """Greedy tokens of BatchGenerator: rows come in one by one, so many prefill together, and leave at their end."""
     waiting = list(enumerate(rows))
-    generator = BatchGenerator(model, max_tokens=1, prefill_batch_size=1, completion_batch_size=32)
+    generator = BatchGenerator(model, max_tokens=1, prefill_batch_size=prefilled_together, completion_batch_size=32)
     tokens: list[list[int]] = [[] for _ in waiting]
     index_of: dict[int, int] = {}
     steps = 0

@@ -1,7 +1,12 @@
 """Batched rows against mlx-lm's BatchGenerator at the same B, token for token, and against their solo runs."""
 
+from typing import Any
+
 import pytest
 
+from engine import prefill
+from engine.batch import Group
+from engine.row import Row
 from tests.fakes.loop_driver import LoopDriver
 from tests.fakes.models import prompt_of, tiny_model
 from tests.parity.oracle import OracleRow, batch_tokens, solo_tokens
@@ -29,6 +34,25 @@ def test_static_batch_equals_the_oracle(architecture: str, lengths: tuple[int, .
     """C1: rows of different lengths that start together give the oracle's tokens."""
     rows = [OracleRow(prompt_of(length, start), 40) for start, length in enumerate(lengths)]
     assert _run(architecture, rows) == batch_tokens(tiny_model(architecture), rows)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("lengths", [(30, 17), (9, 9, 9), (19, 31, 24, 38)])
+def test_rows_prefilled_together_equal_the_oracles(
+    architecture: str, lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short prompts as one padded chunk give the tokens of the oracle that prefills as many together."""
+    chunks: list[int] = []
+    original = prefill.launch_together
+
+    def recording(model: Any, kinds: Any, rows: list[Row]) -> Group:
+        chunks.append(len(rows))
+        return original(model, kinds, rows)
+
+    monkeypatch.setattr(prefill, "launch_together", recording)
+    rows = [OracleRow(prompt_of(length, start), 40) for start, length in enumerate(lengths)]
+    assert _run(architecture, rows) == batch_tokens(tiny_model(architecture), rows, len(rows))
+    assert chunks == [len(rows)]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

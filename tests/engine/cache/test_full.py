@@ -23,7 +23,7 @@ def _filled(length: int, seed: int) -> KVCache:
 
 
 def _stacked(caches: list[KVCache]) -> FullBatch:
-    return KIND.stack(caches, Layout([], 0).joined([cache.offset for cache in caches]))
+    return KIND.stack(caches, Layout.side_by_side([Layout([0], cache.offset) for cache in caches]))
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -52,7 +52,7 @@ def test_each_row_comes_back_as_it_went_in(lengths: list[int], data: st.DataObje
         elif action == "join":
             length = data.draw(st.integers(1, 30))
             joiner = _filled(length, 100 + turn)
-            batch = KIND.stack([batch, joiner], batch.layout.joined([length]))
+            batch = KIND.stack([batch, joiner], Layout.side_by_side([batch.layout, Layout([0], length)]))
             twins.append(_filled(length, 100 + turn))
         elif rows > 2:
             keep = sorted(data.draw(st.sets(st.integers(0, rows - 1), min_size=2, max_size=rows - 1)))

@@ -16,8 +16,14 @@ from engine.cache.layout import Layout
 )
 def test_join_right_aligns_at_the_widest(joining: list[int], pads: list[int], width: int) -> None:
     """B6: pads after a longer, a shorter, and two joiners."""
-    joined = Layout([0, 3], 10).joined(joining)
+    joined = Layout.side_by_side([Layout([0, 3], 10), *(Layout([0], length) for length in joining)])
     assert (joined.pads, joined.width) == (pads, width)
+
+
+def test_padding_of_the_joining_side_is_kept() -> None:
+    """Two padded batches side by side: every row keeps its own tokens' columns."""
+    joined = Layout.side_by_side([Layout([2, 0], 5), Layout([0, 3], 9)])
+    assert (joined.pads, joined.width) == ([6, 4, 0, 3], 9)
 
 
 @pytest.mark.parametrize(("keep", "pads", "width"), [([1, 2], [0, 4], 7), ([0, 1], [0, 3], 10), ([2], [0], 3)])

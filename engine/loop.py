@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final, NamedTuple, assert_never
 
 import mlx.core as mx
@@ -23,20 +22,17 @@ from engine.gap import Gap
 from engine.mailbox import CancelHeard, ClientLost, Mailbox, SubmitHeard
 from engine.memory import Allocator
 from engine.outbox import Outbox
+from engine.report import Progress, Reporter
 from engine.retire import Roster, Tally
 from engine.row import Row, RowKey, make_row
-from engine.status import LoopSnapshot, StatusBoard
+from engine.status import StatusBoard
 from protocol.errors import ErrorCode
 from protocol.messages import Cancel, FinishReason, ModelFacts, Submit
-from protocol.status import FrontendStatus, RowCounts
 
 log = logging.getLogger(__name__)
 
 # How long an idle loop sleeps at most before it looks at leases and at the stop flag.
 IDLE_WAIT_MS: Final = 250
-PUBLISH_EVERY_S: Final = 0.1
-# Each may name itself in 4 kB: with more of them a status would not fit into its frame.
-MAX_FRONTENDS_SHOWN: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +72,13 @@ class EngineLoop:
         self._roster = Roster(self._outbox, self._tally)
         self._admission = Admission(parts.facts)
         self._allocator = Allocator(parts.weights_bytes)
+        self._reporter = Reporter(parts.board, parts.mailbox, self._roster, self._tally)
         self._kinds = kinds_of(make_prompt_cache(parts.model))
         self._batch = Batch(self._kinds)
         self._prefilling: deque[Row] = deque()
         self._ready: list[Group] = []
         self._steps = 0
         self._last_step_ms = 0.0
-        self._published_at = 0.0
         self._drain_ends_at: float | None = None
 
     def run(self) -> None:
@@ -90,7 +86,7 @@ class EngineLoop:
         while not self._is_drained():
             self.turn()
         self._tell()
-        self._publish(time.monotonic())
+        self._publish()
         self._mailbox.say_goodbye("the engine was stopped")
 
     def turn(self) -> None:
@@ -315,41 +311,20 @@ class EngineLoop:
         self._outbox.flush(self._mailbox, self._steps)
 
     def _publish_when_due(self) -> None:
-        now = time.monotonic()
-        if now - self._published_at >= PUBLISH_EVERY_S or not self._roster.rows:
-            self._publish(now)
+        if self._reporter.is_due():
+            self._publish()
 
-    def _publish(self, now: float) -> None:
-        self._published_at = now
-        rows = self._roster.rows
-        waiting = len(self._admission.waiting)
-        decoding = len(self._batch)
-        self._board.publish(
-            LoopSnapshot(
-                rows=RowCounts(waiting=waiting, prefilling=len(rows) - waiting - decoding, decoding=decoding),
-                steps=self._steps,
-                last_step_ms=self._last_step_ms,
-                prompt_total=self._tally.prompt_tokens,
-                generated_total=self._tally.generated_tokens,
-                memory=self._allocator.status(self._kv_bytes()),
-                counters=self._tally.counters(self._mailbox.malformed_frames, self._mailbox.stale_messages),
-                frontends=tuple(self._frontends(now)),
-            )
-        )
-
-    def _kv_bytes(self) -> int:
+    def _publish(self) -> None:
         prefilling = sum(cache.nbytes for row in self._prefilling for cache in row.caches or ())
-        return prefilling + self._batch.allocated_bytes + sum(group.allocated_bytes for group in self._ready)
-
-    def _frontends(self, now: float) -> Iterator[FrontendStatus]:
-        for identity, client in islice(self._mailbox.clients.items(), MAX_FRONTENDS_SHOWN):
-            yield FrontendStatus(
-                name=client.info.name,
-                pid=client.info.pid,
-                listens=client.info.listens,
-                rows=len(self._roster.of_client(identity)),
-                silent_s=now - client.heard_at,
-            )
+        kv_bytes = prefilling + self._batch.allocated_bytes + sum(group.allocated_bytes for group in self._ready)
+        progress = Progress(
+            waiting=len(self._admission.waiting),
+            decoding=len(self._batch),
+            steps=self._steps,
+            last_step_ms=self._last_step_ms,
+            kv_bytes=kv_bytes,
+        )
+        self._reporter.publish(progress, self._allocator)
 
     # --- stop -----------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ def _row(prompt_tokens: int, prefilled: int = 0) -> Row:
         ([90, 101, 102], 2),  # the third is longer than a chunk
         ([90, 6, 6], 0),  # its padding would cost more than a forward of its own
         ([90, 90, 90, 90, 90], 4),  # a full gap
-        ([30, 30, 90], 2),  # as above, beside two that do share
+        ([30, 30, 90], 2),
     ],
 )
 def test_rows_go_together_where_that_costs_less(prompts: list[int], together: int) -> None:

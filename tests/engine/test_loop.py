@@ -206,7 +206,7 @@ def test_a_burst_is_bounded_by_the_gap_budget(monkeypatch: pytest.MonkeyPatch) -
 def test_a_long_prefill_is_seen_in_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing decoding, one turn holds a whole prefill: the status is published between its chunks."""
     driver = LoopDriver(tiny_model("llama"), chunk_tokens=16)
-    monkeypatch.setattr("engine.loop.PUBLISH_EVERY_S", 0.0)
+    monkeypatch.setattr("engine.report.PUBLISH_EVERY_S", 0.0)
     seen: list[int] = []
     original = prefill.launch_chunk
 
@@ -436,7 +436,7 @@ def test_status_counts_rows_and_tokens(driver: LoopDriver) -> None:
     driver.submit("b", prompt_of(6), max_tokens=50)
     driver.submit("c", [])
     driver.turn(3)
-    driver.loop._publish(0.0)
+    driver.loop._publish()
     status = driver.board.status()
     assert (status.rows.waiting, status.rows.prefilling, status.rows.decoding) == (0, 0, 2)
     assert status.tokens.prompt_total == 11

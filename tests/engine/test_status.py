@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from engine.loop import MAX_FRONTENDS_SHOWN
+from engine.report import MAX_FRONTENDS_SHOWN
 from engine.status import LoopSnapshot, StatusBoard
 from protocol.codec import decode_status, decode_to_engine, encode
 from protocol.errors import ProtocolError

@@ -11,7 +11,6 @@ from mlx_lm.models.cache import KVCache
 from engine import prefill
 from engine.cache.full import FullBatch
 from engine.cache.layout import Layout
-from engine.gap import GAP_CHUNKS
 from engine.loop import IDLE_WAIT_MS
 from engine.memory import CLEAR_EVERY_STEPS
 from protocol.errors import ErrorCode
@@ -84,72 +83,6 @@ def test_a_ready_row_does_not_wait_for_a_long_prefill() -> None:
     driver.turn(4)
     assert len(driver.tokens("short")) >= 3
     assert driver.tokens("long") == []
-
-
-def test_several_short_joiners_share_one_gap(events: list[str]) -> None:
-    """Beside running rows, as many whole short prompts as fit the gap budget prefill between two steps."""
-    driver = LoopDriver(tiny_model("llama"), chunk_tokens=10)
-    driver.submit("running", prompt_of(5), max_tokens=100)
-    driver.turn(2)
-    events.clear()
-    for index in range(6):
-        driver.submit(str(index), prompt_of(11, index))
-    driver.turn()
-    assert events == ["launch_together", "read", "launch_forward", "launch_sample"]
-    assert len(driver.loop._batch) == 1 + (GAP_CHUNKS * 10 - 10 // 4) // 10
-
-
-def test_joiners_of_one_gap_keep_their_own_words(driver: LoopDriver) -> None:
-    """Rows prefilled as one padded chunk beside a running row give their solo tokens, and so does that row."""
-    driver.submit("running", prompt_of(9), max_tokens=30)
-    driver.turn(3)
-    lengths = [6, 11, 2, 11, 8]
-    for index, length in enumerate(lengths):
-        driver.submit(str(index), prompt_of(length, index + 1), max_tokens=12)
-    driver.run_until_idle()
-    expected = [solo_tokens(tiny_model("llama"), prompt_of(length, n + 1), 12) for n, length in enumerate(lengths)]
-    assert [driver.tokens(str(index)) for index in range(len(lengths))] == expected
-    assert driver.tokens("running") == solo_tokens(tiny_model("llama"), prompt_of(9), 30)
-
-
-def test_a_row_cancelled_in_its_shared_chunk_leaves_the_others(
-    driver: LoopDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A5: gone while its chunk runs, the row never decodes, and its neighbours of that chunk do."""
-    original = prefill.wait_for_chunk
-
-    def cancelling(caches: Any) -> None:
-        driver.cancel("1")
-        original(caches)
-
-    monkeypatch.setattr(prefill, "wait_for_chunk", cancelling)
-    for index in range(2):
-        driver.submit(str(index), prompt_of(8, index), max_tokens=8)
-    driver.run_until_idle()
-    assert (driver.finish("1").reason, driver.tokens("1")) == ("cancelled", [])
-    assert driver.tokens("0") == solo_tokens(tiny_model("llama"), prompt_of(8), 8)
-
-
-def test_a_fault_in_a_shared_chunk_ends_its_rows_alone(driver: LoopDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A joint prefill that raises ends the rows in it; running rows and later joiners go on."""
-    original = prefill.launch_together
-    driver.submit("running", prompt_of(9), max_tokens=20)
-    driver.turn(3)
-
-    def failing(*arguments: Any) -> Any:
-        original(*arguments)
-        raise RuntimeError("no memory")
-
-    monkeypatch.setattr(prefill, "launch_together", failing)
-    for index in range(2):
-        driver.submit(str(index), prompt_of(8, index))
-    driver.turn()
-    assert [driver.finish(str(index)).code for index in range(2)] == [ErrorCode.PREFILL_FAILED] * 2
-    monkeypatch.setattr(prefill, "launch_together", original)
-    driver.submit("later", prompt_of(5, 3), max_tokens=5)
-    driver.run_until_idle()
-    assert driver.tokens("running") == solo_tokens(tiny_model("llama"), prompt_of(9), 20)
-    assert driver.tokens("later") == solo_tokens(tiny_model("llama"), prompt_of(5, 3), 5)
 
 
 def test_a_joiner_beside_running_rows_rides_in_the_next_step(events: list[str]) -> None:

@@ -1,6 +1,7 @@
 """Who may become a row, and when: validity of a Submit, the bounded queue, the cap on live rows."""
 
 from collections import deque
+from itertools import islice
 
 import msgspec
 
@@ -48,12 +49,23 @@ class Admission:
             )
 
     def can_admit(self, live_rows: int) -> bool:
-        """Whether the head of the queue may start. live_rows: prefilling, ready and decoding ones."""
-        return bool(self.waiting) and live_rows < self._facts.limits.max_rows
+        """Whether the head of the queue may start. live_rows: prefilling, ready and decoding ones.
 
-    def admit(self) -> Row:
-        """Takes the head of the queue."""
-        return self.waiting.popleft()
+        The choices of one request start together, so that their prompt is prefilled once.
+        """
+        max_rows = self._facts.limits.max_rows
+        if not self.waiting or live_rows >= max_rows:
+            return False
+        siblings = sum(row.is_sibling_of(self.waiting[0]) for row in islice(self.waiting, max_rows))
+        return live_rows + siblings <= max_rows
+
+    def admit(self) -> list[Row]:
+        """Takes the head of the queue, and the siblings next to it."""
+        head = self.waiting.popleft()
+        admitted = [head]
+        while self.waiting and len(admitted) < self._facts.limits.max_rows and self.waiting[0].is_sibling_of(head):
+            admitted.append(self.waiting.popleft())
+        return admitted
 
     def remove(self, ended: set[Row]) -> None:
         """Forgets rows that ended while they waited."""

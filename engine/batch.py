@@ -53,6 +53,24 @@ class Group:
         """Bytes of all layers' caches."""
         return sum(cache.nbytes for cache in self.caches)
 
+    def fork(self, families: list[list[Row]]) -> None:
+        """Each row, in order, becomes a family of rows that go on from its caches; its own comes first."""
+        if all(len(family) == 1 for family in families):
+            return
+        assert self.kinds is not None, "rows of a model that cannot batch never share a group"
+        sources = [index for index, family in enumerate(families) for _ in family]
+        layout = Layout([self.layout.pads[index] for index in sources], self.layout.width)
+        if len(self.rows) == 1:
+            self.caches = [
+                kind.stack([cache] * len(sources), layout) for kind, cache in zip(self.kinds, self.caches, strict=True)
+            ]
+        else:
+            self.caches = [
+                kind.keep(cache, sources, layout) for kind, cache in zip(self.kinds, self.caches, strict=True)
+            ]
+        self.layout = layout
+        self._seat([row for family in families for row in family], self.register[mx.array(sources, dtype=mx.uint32)])
+
     def join(self, others: list["Group"]) -> None:
         """Takes in the rows of these groups, in order. Empty, it adopts the caches of a single one as they are."""
         parts = [group for group in (self, *others) if group.rows]

@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from engine.gap import Gap
 from engine.mailbox import CancelHeard, ClientLost, Mailbox, SubmitHeard
 from engine.memory import Allocator
 from engine.outbox import Outbox
+from engine.prefill_queue import PrefillQueue
 from engine.report import Progress, Reporter
 from engine.retire import Roster, Tally
 from engine.row import Row, RowKey, make_row
@@ -75,7 +75,7 @@ class EngineLoop:
         self._reporter = Reporter(parts.board, parts.mailbox, self._roster, self._tally)
         self._kinds = kinds_of(make_prompt_cache(parts.model))
         self._batch = Batch(self._kinds)
-        self._prefilling: deque[Row] = deque()
+        self._prefilling = PrefillQueue()
         self._ready: list[Group] = []
         self._steps = 0
         self._last_step_ms = 0.0
@@ -158,7 +158,7 @@ class EngineLoop:
         if not ended:
             return
         self._admission.remove(ended)
-        self._prefilling = deque(row for row in self._prefilling if row not in ended)
+        self._prefilling.remove(ended)
         for group in self._ready:
             group.leave(ended)
         self._ready = [group for group in self._ready if group.rows]
@@ -170,13 +170,14 @@ class EngineLoop:
     def _admit(self) -> None:
         live = len(self._prefilling) + sum(len(group.rows) for group in self._ready) + len(self._batch)
         while self._admission.can_admit(live):
-            self._prefilling.append(self._admission.admit())
-            live += 1
+            for row in self._admission.admit():
+                self._prefilling.add(row)
+                live += 1
 
     def _prefill(self) -> None:
         """As long as it takes while nobody waits for a step; else one gap, and of a long row one chunk."""
         gap = Gap(self._parts.chunk_tokens)
-        while self._prefilling and not gap.is_spent(self._prefilling[0], len(self._batch) > 0):
+        while len(self._prefilling) and not gap.is_spent(self._prefilling.head, len(self._batch) > 0):
             rows = self._rows_to_prefill(gap)
             is_waited_for = len(self._batch) > 0 or bool(self._ready)
             self._board.turn_began()
@@ -194,7 +195,7 @@ class EngineLoop:
         """The row whose turn it is, or the short ones that go as one chunk."""
         now = time.monotonic()
         can_share = self._kinds is not None and all(kind.prefills_together for kind in self._kinds)
-        rows = (gap.rows_together(self._prefilling) if can_share else []) or [self._prefilling[0]]
+        rows = (gap.rows_together(self._prefilling.leaders()) if can_share else []) or [self._prefilling.head]
         for row in rows:
             row.prefill_began_at = row.prefill_began_at or now
         return rows
@@ -206,9 +207,7 @@ class EngineLoop:
         self._read_beside_chunk()
         prefill.wait_for_chunk(group.caches)
         self._tally.prompt_tokens += sum(len(row.to_prefill) for row in rows)
-        for _ in rows:
-            self._prefilling.popleft()
-        self._ready.append(group)
+        self._make_ready(group, [self._prefilling.take(row) for row in rows])
         return len(rows) * group.layout.width
 
     def _prefill_chunk(self, row: Row) -> int:
@@ -224,16 +223,34 @@ class EngineLoop:
             self._allocator.chunk_done()
             return tokens
         self._tally.prompt_tokens += 1
-        self._prefilling.popleft()
-        if row.prefilled and row.limit > 1 and (len(self._batch) or self._ready or self._prefilling):
+        family = self._prefilling.take(row)
+        if row.prefilled and (len(family) > 1 or self._has_company(row)):
             # A step follows within this gap: the last prompt token rides in it, without a forward of its own.
             # Not that of a prompt of one token: its caches are empty, and those cannot be stacked.
-            self._ready.append(Group.of_one(self._kinds, row, row.to_prefill[-1]))
+            self._make_ready(Group.of_one(self._kinds, row, row.to_prefill[-1]), [family])
         else:
+            for each in family:
+                self._begin_alone(each)
+        return tokens + 1
+
+    def _has_company(self, row: Row) -> bool:
+        """Whether a step of other rows will follow this prefill, and this row needs more than one token."""
+        return row.limit > 1 and bool(len(self._batch) or self._ready or len(self._prefilling))
+
+    def _make_ready(self, group: Group, families: list[list[Row]]) -> None:
+        """The group waits to join, each of its rows with the siblings that go on from its prompt."""
+        with self._contained([row for family in families for row in family], ErrorCode.PREFILL_FAILED):
+            group.fork(families)
+            self._ready.append(group)
+
+    def _begin_alone(self, row: Row) -> None:
+        """Reads the row's first token from a forward of its own."""
+        with self._contained([row], ErrorCode.PREFILL_FAILED):
+            if row.caches is None:
+                row.caches = make_prompt_cache(self._model)
             token = prefill.first_token(self._model, row)
             if self._roster.take_token(row, token, time.monotonic()):
                 self._ready.append(Group.of_one(self._kinds, row, token))
-        return tokens + 1
 
     def _read_beside_chunk(self) -> None:
         """Tells what the step before this chunk has sampled: it is done long before the chunk is."""

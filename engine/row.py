@@ -50,6 +50,14 @@ class Row:
         """The unread token ends the row whatever it is, so a further sample would be thrown away."""
         return self.has_unread and self.emitted + 1 >= self.limit
 
+    def is_sibling_of(self, other: "Row") -> bool:
+        """Whether both are choices of one request that forward the same tokens first."""
+        return (
+            self.submit.group == other.submit.group
+            and self.key.client == other.key.client
+            and self.to_prefill == other.to_prefill
+        )
+
     def finish(self, reason: FinishReason, now: float, stop_id: int | None = None) -> Finish:
         """The row's one terminal word. The ending stop token counts as a completion token."""
         return Finish(

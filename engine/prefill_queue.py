@@ -1,0 +1,46 @@
+"""Rows whose turn to prefill has come, in order. The choices of one request share a prompt: it is prefilled once."""
+
+from collections import deque
+from collections.abc import Iterator
+
+from engine.row import Row
+
+
+class PrefillQueue:
+    """First in, first out; siblings are rows of one client's request with the same tokens to prefill."""
+
+    def __init__(self) -> None:
+        self._rows: deque[Row] = deque()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    @property
+    def head(self) -> Row:
+        """The row that prefills next, or goes on."""
+        return self._rows[0]
+
+    def add(self, row: Row) -> None:
+        """A row that was admitted."""
+        self._rows.append(row)
+
+    def remove(self, ended: set[Row]) -> None:
+        """Forgets rows that ended. The siblings of one that was half way begin again."""
+        self._rows = deque(row for row in self._rows if row not in ended)
+
+    def leaders(self) -> Iterator[Row]:
+        """The rows in order, without those whose prompt a sibling before them brings along."""
+        led: list[Row] = []
+        for row in self._rows:
+            if not any(row.is_sibling_of(leader) for leader in led):
+                led.append(row)
+                yield row
+
+    def take(self, leader: Row) -> list[Row]:
+        """Removes the row that is through, and its siblings; the row comes first."""
+        taken = [row for row in self._rows if row is leader or row.is_sibling_of(leader)]
+        self.remove(set(taken))
+        return taken

@@ -15,7 +15,7 @@ from mlx_lm.models.cache import make_prompt_cache
 from engine import decode, prefill
 from engine.admission import Admission
 from engine.batch import Batch, Group
-from engine.cache.registry import kinds_of
+from engine.cache.plan import DEFAULT_PLAN, CachePlan
 from engine.errors import EngineError
 from engine.gap import Gap
 from engine.mailbox import CancelHeard, ClientLost, Mailbox, SubmitHeard
@@ -50,6 +50,7 @@ class LoopParts:
     chunk_tokens: int
     grace_s: float
     weights_bytes: int
+    cache_plan: CachePlan = DEFAULT_PLAN
 
 
 class Launched(NamedTuple):
@@ -73,7 +74,7 @@ class EngineLoop:
         self._admission = Admission(parts.facts)
         self._allocator = Allocator(parts.weights_bytes)
         self._reporter = Reporter(parts.board, parts.mailbox, self._roster, self._tally)
-        self._kinds = kinds_of(make_prompt_cache(parts.model))
+        self._kinds = parts.cache_plan.kinds(parts.model)
         self._batch = Batch(self._kinds)
         self._prefilling = PrefillQueue()
         self._ready: list[Group] = []

@@ -26,7 +26,7 @@ from engine.mailbox import Mailbox
 from engine.memory import limit_device_memory
 from engine.model.facts import model_facts
 from engine.model.load import LoadedModel, find_model, load_model
-from engine.model.support import probe_batching
+from engine.model.support import Support, probe_batching
 from engine.model.tokenizer_files import TokenizerFiles
 from engine.sampling.sampler import HONOURED_FIELDS
 from engine.settings import Settings
@@ -34,7 +34,7 @@ from engine.status import StatusBoard
 from protocol.endpoint import bind_requests, lock_engine, open_runtime_folder, remove_sockets
 from protocol.errors import EXIT_BAD_SETTING, ProtocolError
 from protocol.logs import setup_logging
-from protocol.messages import PROTOCOL_VERSION, Batching, Epoch, ModelFacts, Welcome
+from protocol.messages import PROTOCOL_VERSION, Epoch, ModelFacts, Welcome
 from protocol.settings import parse_settings
 from protocol.status import ModelStatus
 
@@ -144,9 +144,9 @@ def _prepare(
     tokenizer = TokenizerFiles.read(path, trust_remote_code=settings.trust_remote_code)
     loaded = load_model(settings, path)
     say_cpu_facts(loaded, openblas.LOADED_PATH)
-    batching = _warm(loaded, board, settings.max_rows)
-    facts = model_facts(loaded, tokenizer, settings, batching, HONOURED_FIELDS)
-    board.set_model(_model_status(facts), batching)
+    support = _warm(loaded, board, settings.max_rows)
+    facts = model_facts(loaded, tokenizer, settings, support.batching, HONOURED_FIELDS)
+    board.set_model(_model_status(facts), support.batching)
     log.info("model.ready", extra=msgspec.structs.asdict(facts))
     welcome = Welcome(epoch=board.epoch, protocol_version=PROTOCOL_VERSION, facts=facts, tokenizer=tokenizer.manifest)
     return EngineLoop(
@@ -159,17 +159,18 @@ def _prepare(
             chunk_tokens=settings.prefill_step_size or CHUNK_TOKENS[loaded.device],
             grace_s=settings.grace_s,
             weights_bytes=loaded.weights_bytes,
+            cache_plan=support.cache_plan,
         )
     )
 
 
-def _warm(loaded: LoadedModel, board: StatusBoard, max_rows: int) -> Batching:
+def _warm(loaded: LoadedModel, board: StatusBoard, max_rows: int) -> Support:
     """The probe runs the first kernels, so a device that hangs on them is caught by the step limit."""
     board.set_phase("warming")
     board.turn_began()
-    batching = probe_batching(loaded.model, max_rows)
+    support = probe_batching(loaded.model, max_rows)
     board.turn_ended()
-    return batching
+    return support
 
 
 def _model_status(facts: ModelFacts) -> ModelStatus:

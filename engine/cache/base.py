@@ -11,8 +11,8 @@ class CacheKind(Protocol):
     Invariant: no two caches ever hold the same array object, since a write through one would change the other.
     """
 
+    # In a user's words.
     name: str
-    solo_class: type[Any]
     # Whether a forward over left-padded prompts fills `blank` caches as each row's own prefill would.
     prefills_together: bool
 

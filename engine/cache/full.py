@@ -5,10 +5,9 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import KVCache
 
-from engine.cache.layout import Layout, Mask
-
-# Buffers grow by this many columns, as mlx-lm's own do.
-STEP_TOKENS = 256
+from engine.cache.columns import blank, capacity_for, grown, stacked
+from engine.cache.layout import Layout
+from engine.cache.masks import HEAD_AXES, Mask, with_axes
 
 
 class FullBatch:
@@ -19,12 +18,15 @@ class FullBatch:
     advanced once per forward by the batch, not here.
     """
 
-    __slots__ = ("keys", "layout", "values")
+    __slots__ = ("keys", "layout", "mask_axes", "values")
 
-    def __init__(self, keys: mx.array | None, values: mx.array | None, layout: Layout) -> None:
+    def __init__(
+        self, keys: mx.array | None, values: mx.array | None, layout: Layout, mask_axes: int = HEAD_AXES
+    ) -> None:
         self.keys = keys
         self.values = values
         self.layout = layout
+        self.mask_axes = mask_axes
 
     @property
     def offset(self) -> int | mx.array:
@@ -46,17 +48,19 @@ class FullBatch:
         start = self.layout.width
         stop = start + keys.shape[2]
         if self.keys is None or self.values is None:
-            self.keys, self.values = _blank(keys, stop), _blank(values, stop)
+            self.keys = blank(keys, capacity_for(stop + 1))
+            self.values = blank(values, capacity_for(stop + 1))
         elif stop > self.keys.shape[2]:
-            self.keys = _grown(self.keys, start, stop)
-            self.values = _grown(self.values, start, stop)
+            capacity = start + capacity_for(stop - start)
+            self.keys = grown(self.keys, start, capacity)
+            self.values = grown(self.values, start, capacity)
         self.keys[..., start:stop, :] = keys
         self.values[..., start:stop, :] = values
         return self.keys[..., :stop, :], self.values[..., :stop, :]
 
     def make_mask(self, N: int, return_array: bool = False, window_size: int | None = None) -> Mask:  # noqa: N803  # mlx-lm's name
         """The mask for the next N tokens, built once per forward for all layers."""
-        return self.layout.mask(N, return_array, window_size)
+        return with_axes(self.layout.mask(N, return_array, window_size), self.mask_axes)
 
     def size(self) -> int:
         """Columns written."""
@@ -68,70 +72,38 @@ class FullBatch:
 
 
 class FullKind:
-    """mlx-lm's KVCache alone, FullBatch together."""
+    """mlx-lm's KVCache alone, FullBatch together. Also where keys and values differ in width (latent attention)."""
 
-    name = "full"
-    solo_class: type[Any] = KVCache
+    name = "plain"
     prefills_together = True
+
+    def __init__(self, mask_axes: int = HEAD_AXES) -> None:
+        self._mask_axes = mask_axes
 
     def blank(self, layout: Layout) -> FullBatch:
         """Without buffers: the first write tells their shape."""
-        return FullBatch(None, None, layout)
+        return FullBatch(None, None, layout, self._mask_axes)
 
     def stack(self, caches: list[Any], layout: Layout) -> FullBatch:
-        """Zeroed columns plus one copy of each part: masked padding must not hold NaN."""
-        return FullBatch(
-            _stacked([cache.keys for cache in caches], [cache.size() for cache in caches], layout),
-            _stacked([cache.values for cache in caches], [cache.size() for cache in caches], layout),
-            layout,
-        )
+        """One copy of each part, in zeroed columns."""
+        capacity = capacity_for(layout.width + 1)
+        keys = stacked([[cache.keys[..., : cache.size(), :]] for cache in caches], layout.width, capacity)
+        values = stacked([[cache.values[..., : cache.size(), :]] for cache in caches], layout.width, capacity)
+        return FullBatch(keys, values, layout, self._mask_axes)
 
     def keep(self, cache: FullBatch, keep: list[int], layout: Layout) -> FullBatch:
         """Takes the rows and cuts the trimmed columns from the left."""
-        assert cache.keys is not None
-        assert cache.values is not None
         trim = cache.layout.width - layout.width
         rows = mx.array(keep)
-        return FullBatch(cache.keys[rows, :, trim:, :], cache.values[rows, :, trim:, :], layout)
+        keys, values = cache.state
+        return FullBatch(keys[rows, :, trim:, :], values[rows, :, trim:, :], layout, self._mask_axes)
 
     def alone(self, cache: FullBatch, index: int) -> KVCache:
         """Copies the row's own columns and the free ones behind them."""
-        assert cache.keys is not None
-        assert cache.values is not None
         pad = cache.layout.pads[index]
+        keys, values = cache.state
         solo = KVCache()
-        solo.keys = mx.contiguous(cache.keys[index : index + 1, :, pad:, :])
-        solo.values = mx.contiguous(cache.values[index : index + 1, :, pad:, :])
+        solo.keys = mx.contiguous(keys[index : index + 1, :, pad:, :])
+        solo.values = mx.contiguous(values[index : index + 1, :, pad:, :])
         solo.offset = cache.layout.width - pad
         return solo
-
-
-def _stacked(parts: list[mx.array], lengths: list[int], layout: Layout) -> mx.array:
-    """[rows, H, capacity, D] from parts of [b, H, ≥ length, D], each ending at column layout.width."""
-    rows = sum(part.shape[0] for part in parts)
-    capacity = _whole_steps(layout.width + 1)
-    _, heads, _, dimension = parts[0].shape
-    stacked = mx.zeros((rows, heads, capacity, dimension), parts[0].dtype)
-    start = 0
-    for part, length in zip(parts, lengths, strict=True):
-        stop = start + part.shape[0]
-        stacked[start:stop, :, layout.width - length : layout.width, :] = part[..., :length, :]
-        start = stop
-    return stacked
-
-
-def _whole_steps(columns: int) -> int:
-    return -(-columns // STEP_TOKENS) * STEP_TOKENS
-
-
-def _blank(written: mx.array, needed: int) -> mx.array:
-    """A buffer like `written` with room for `needed` columns and the token after them."""
-    rows, heads, _, dimension = written.shape
-    return mx.zeros((rows, heads, _whole_steps(needed + 1), dimension), written.dtype)
-
-
-def _grown(buffer: mx.array, written: int, needed: int) -> mx.array:
-    """The written columns in a buffer of whole steps that holds `needed` columns."""
-    rows, heads, _, dimension = buffer.shape
-    added = _whole_steps(needed - written)
-    return mx.concatenate([buffer[..., :written, :], mx.zeros((rows, heads, added, dimension), buffer.dtype)], axis=2)

@@ -1,11 +1,12 @@
 """Where each row's tokens stand in the left-padded columns of a batch: kept once, shared by all layers."""
 
-from typing import Literal
+from collections.abc import Sequence
 
 import mlx.core as mx
 from mlx_lm.models.base import create_causal_mask
 
-Mask = mx.array | Literal["causal"] | None
+from engine.cache.masks import Mask
+from engine.cache.ring import Ring
 
 
 class Layout:
@@ -15,11 +16,12 @@ class Layout:
     or queries and keys get different positions.
     """
 
-    __slots__ = ("_masks", "_offset", "_pads_array", "pads", "width")
+    __slots__ = ("_masks", "_offset", "_pads_array", "_rings", "pads", "width")
 
     def __init__(self, pads: list[int], width: int) -> None:
         self.pads = pads
         self.width = width
+        self._rings: dict[int, Ring] = {}
         self._pads_array: mx.array | None = None
         self._offset: int | mx.array | None = None
         self._masks: dict[tuple[int, int | None], mx.array] = {}
@@ -42,11 +44,23 @@ class Layout:
         self.width += tokens
         self._offset = None
         self._masks.clear()
+        for ring in self._rings.values():
+            ring.advance(tokens)
+
+    def ring(self, window: int) -> Ring:
+        """The ring that all layers of this window share; asked for before the first `advance`, it is in order."""
+        if window not in self._rings:
+            lengths = [self.width - pad for pad in self.pads]
+            self._rings[window] = Ring(window, min(self.width, window), lengths)
+        return self._rings[window]
 
     def mask(self, tokens: int, return_array: bool, window_size: int | None) -> Mask:
         """Attention mask for the next `tokens` columns: [B, 1, tokens, width + tokens] bool, or none is needed."""
-        if not self.is_padded and window_size is None and not return_array:
-            return None if tokens == 1 else "causal"
+        if not self.is_padded and window_size is None:
+            if tokens == 1:
+                return None
+            if not return_array:
+                return "causal"
         asked = (tokens, window_size)
         if asked not in self._masks:
             self._masks[asked] = self._built_mask(tokens, window_size)
@@ -57,16 +71,19 @@ class Layout:
             self._pads_array = mx.array(self.pads)
         if tokens == 1 and window_size is None:
             return mx.arange(self.width + 1) >= self._pads_array[:, None, None, None]
-        return create_causal_mask(tokens, offset=self.width, window_size=window_size, left_padding=self._pads_array)
+        return create_causal_mask(tokens, self.width, window_size, left_padding=self._pads_array)
 
     @staticmethod
-    def side_by_side(layouts: list["Layout"]) -> "Layout":
+    def side_by_side(layouts: Sequence["Layout"]) -> "Layout":
         """The rows of all of these, in order, right-aligned at the widest."""
         width = max(layout.width for layout in layouts)
-        return Layout([pad + width - layout.width for layout in layouts for pad in layout.pads], width)
+        pads = [pad + width - layout.width for layout in layouts for pad in layout.pads]
+        return Layout(pads, width)
 
     def kept(self, keep: list[int]) -> "Layout":
         """The layout of these rows alone, the padding that all of them share trimmed away."""
         pads = [self.pads[index] for index in keep]
         trim = min(pads)
-        return Layout([pad - trim for pad in pads], self.width - trim)
+        kept = Layout([pad - trim for pad in pads], self.width - trim)
+        kept._rings = {window: ring.kept(keep) for window, ring in self._rings.items()}
+        return kept

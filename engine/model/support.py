@@ -1,10 +1,11 @@
 """What of a model can be batched: its caches' declared kinds, then a proof on two padded rows.
 
-A model may keep plain caches and yet ignore masks or per-row positions (gemma2 raises, others would
-answer wrongly), so the declaration alone is not trusted.
+A model may keep plain caches and yet ignore masks or per-row positions, or take masks of another shape
+(gemma2), so the declaration alone is not trusted.
 """
 
 import logging
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import mlx.core as mx
@@ -13,7 +14,9 @@ from mlx_lm.models.cache import make_prompt_cache
 
 from engine.cache.base import CacheKind
 from engine.cache.layout import Layout
-from engine.cache.registry import declared_batching, kinds_of
+from engine.cache.masks import GROUPED_AXES, HEAD_AXES
+from engine.cache.plan import DEFAULT_PLAN, CachePlan
+from engine.cache.registry import declared_batching
 from protocol.messages import Batching
 
 log = logging.getLogger(__name__)
@@ -21,33 +24,56 @@ log = logging.getLogger(__name__)
 # Relative L2 distance of a padded row's logits from its solo ones: float32 stays under 1e-4, bfloat16 under 3e-2;
 # a row that sees padding or a neighbour's position is off by more than this.
 MAX_RELATIVE_DISTANCE: Final = 0.15
-# Lengths differ, so that the second row is padded.
-PROBE_LENGTHS: Final = (7, 3)
+# Lengths differ, so that two rows are padded; three rows are no model's number of grouped heads, over which a mask
+# of the wrong shape might broadcast without an error.
+PROBE_LENGTHS: Final = (7, 3, 5)
 PROBE_STEPS: Final = 2
 
 
-def probe_batching(model: nn.Module, max_rows: int) -> Batching:
-    """Whether rows may share steps, and why not. Also warms up a chunk, one row and two rows."""
+@dataclass(frozen=True, slots=True)
+class Support:
+    """What was found out about a model at start."""
+
+    batching: Batching
+    cache_plan: CachePlan = DEFAULT_PLAN
+
+
+def probe_batching(model: nn.Module, max_rows: int) -> Support:
+    """Whether rows may share steps, and how or why not. Also warms up a chunk, one row and two rows."""
     if max_rows == 1:
-        return Batching(mode="serial", reason="--max-rows is 1")
+        return Support(Batching(mode="serial", reason="--max-rows is 1"))
     declared = declared_batching(make_prompt_cache(model))
     if declared.mode == "serial":
-        return declared
+        return Support(declared)
+    refusals: list[str] = []
+    # Attention with its own softcap keeps grouped heads in an axis of their own.
+    for mask_axes in (HEAD_AXES, GROUPED_AXES):
+        plan = CachePlan(mask_axes)
+        refusal = _refusal(model, plan)
+        if refusal is None:
+            return Support(declared, plan)
+        refusals.append(refusal)
+    return Support(Batching(mode="serial", reason=refusals[0]))
+
+
+def _refusal(model: nn.Module, plan: CachePlan) -> str | None:
+    """Why the model's rows cannot be padded under this plan; None when they can."""
     try:
-        distance = _padded_distance(model)
+        distance = _padded_distance(model, plan)
     except (ValueError, TypeError, IndexError, AttributeError, RuntimeError) as error:
-        log.warning("model.batch_probe_failed", extra={"why": f"{type(error).__name__}: {error}"})
-        return Batching(mode="serial", reason=f"its forward fails on two padded rows: {error}")
-    log.info("model.batch_probe", extra={"relative_distance": distance})
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        log.warning("model.batch_probe_failed", extra={"mask_axes": plan.mask_axes, "why": why})
+        return f"its forward fails on rows of different lengths: {why}"
+    log.info("model.batch_probe", extra={"mask_axes": plan.mask_axes, "relative_distance": distance})
     if distance > MAX_RELATIVE_DISTANCE:
-        return Batching(mode="serial", reason=f"its padded rows differ from solo ones by {distance:.2f}")
-    return declared
+        return f"its rows answer differently beside longer ones (off by {distance:.2f} of their size)"
+    return None
 
 
-def _padded_distance(model: nn.Module) -> float:
+def _padded_distance(model: nn.Module, plan: CachePlan) -> float:
     """The largest relative distance of any row's logits, together against alone, over a few steps."""
     prompts = [[token + 3 for token in range(length)] for length in PROBE_LENGTHS]
-    kinds = kinds_of(make_prompt_cache(model))
+    kinds = plan.kinds(model)
     assert kinds is not None
     distances = [_distance_from_solo(model, prompts, _stacked(model, kinds, prompts))]
     if all(kind.prefills_together for kind in kinds):

@@ -6,6 +6,7 @@ from typing import Any
 
 import mlx.nn as nn
 
+from engine.cache.plan import DEFAULT_PLAN, CachePlan
 from engine.errors import EngineError
 from engine.loop import EngineLoop, LoopParts
 from engine.mailbox import CancelHeard, Client, ClientLost, Heard, SubmitHeard
@@ -75,7 +76,7 @@ def facts_of(model: nn.Module, *, max_rows: int = 32, eos_ids: tuple[int, ...] =
         "id": "model",
         "path": "nowhere",
         "context_length": 4_096,
-        "vocabulary_size": model.args.vocab_size,
+        "vocabulary_size": _vocabulary_size(model),
         "eos_ids": eos_ids,
         "bos": BosRule(),
         "defaults": GenerationDefaults(),
@@ -87,11 +88,22 @@ def facts_of(model: nn.Module, *, max_rows: int = 32, eos_ids: tuple[int, ...] =
     return ModelFacts(**{**fields, **changes})
 
 
+def _vocabulary_size(model: nn.Module) -> int:
+    nested = getattr(model.args, "text_config", None)
+    return model.args.vocab_size if nested is None else getattr(nested, "vocab_size", None) or nested["vocab_size"]
+
+
 class LoopDriver:
     """An engine loop under a test's hand."""
 
     def __init__(
-        self, model: nn.Module, facts: ModelFacts | None = None, *, chunk_tokens: int = 128, grace_s: float = 30.0
+        self,
+        model: nn.Module,
+        facts: ModelFacts | None = None,
+        *,
+        chunk_tokens: int = 128,
+        grace_s: float = 30.0,
+        cache_plan: CachePlan = DEFAULT_PLAN,
     ) -> None:
         self.mailbox = FakeMailbox()
         self.board = StatusBoard(EPOCH, 0)
@@ -107,6 +119,7 @@ class LoopDriver:
                 chunk_tokens=chunk_tokens,
                 grace_s=grace_s,
                 weights_bytes=0,
+                cache_plan=cache_plan,
             )
         )
         self.turns = 0

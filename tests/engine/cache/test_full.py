@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.models.cache import BatchKVCache, KVCache
 
-from engine.cache.full import STEP_TOKENS, FullBatch, FullKind
+from engine.cache.columns import STEP_TOKENS
+from engine.cache.full import FullBatch, FullKind
 from engine.cache.layout import Layout
 
 HEADS, DIMENSION = 2, 4

@@ -75,7 +75,12 @@ def test_mask_of_several_tokens_is_causal_too() -> None:
 
 @pytest.mark.parametrize(("tokens", "expected"), [(1, None), (4, "causal")])
 def test_unpadded_rows_need_no_mask_array(tokens: int, expected: str | None) -> None:
-    """B8: without padding no array is built; a window or a caller that wants one still gets it."""
+    """B8: without padding no array is built; a window still gets one."""
     assert Layout([0, 0], 8).mask(tokens, False, None) == expected
-    assert isinstance(Layout([0, 0], 8).mask(tokens, True, None), mx.array)
     assert isinstance(Layout([0, 0], 8).mask(tokens, False, 4), mx.array)
+
+
+def test_a_caller_that_wants_an_array_gets_one_for_several_tokens() -> None:
+    """As mlx-lm's own caches: a single unpadded token sees everything, whoever asks."""
+    assert isinstance(Layout([0, 0], 8).mask(4, True, None), mx.array)
+    assert Layout([0, 0], 8).mask(1, True, None) is None

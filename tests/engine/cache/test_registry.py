@@ -1,22 +1,46 @@
 """Which caches batch, and what is said of those that do not."""
 
-from mlx_lm.models.cache import KVCache, RotatingKVCache
+import pytest
+from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, RotatingKVCache
 
-from engine.cache.registry import KINDS, declared_batching, kinds_of
-
-
-def test_plain_layers_batch() -> None:
-    """A model of plain KV caches alone is declared to batch."""
-    assert declared_batching([KVCache(), KVCache()]).mode == "batch"
-    assert kinds_of([KVCache()]) == [KINDS[0]]
+from engine.cache.registry import declared_batching, kinds_of
 
 
-def test_one_foreign_layer_makes_the_model_serial_with_its_name() -> None:
-    """A layer without a kind is named in the reason."""
-    batching = declared_batching([KVCache(), RotatingKVCache(8)])
+@pytest.mark.parametrize(
+    ("cache", "name"),
+    [
+        (KVCache(), "plain"),
+        (RotatingKVCache(8), "sliding window"),
+        (ArraysCache(2), "recurrent"),
+        (CacheList(ArraysCache(2), KVCache()), "recurrent with plain"),
+    ],
+)
+def test_each_of_mlx_lms_caches_has_its_kind(cache: object, name: str) -> None:
+    """Kinds are found by the exact class of a solo cache, composite ones by their parts."""
+    (kind,) = kinds_of([cache]) or []
+    assert name == kind.name
+    assert declared_batching([cache]).mode == "batch"
+
+
+@pytest.mark.parametrize(
+    ("cache", "reason"),
+    [
+        (ChunkedKVCache(8), "one position that all rows"),
+        (RotatingKVCache(8, keep=4), "first 4 tokens"),
+        (CacheList(KVCache(), ChunkedKVCache(8)), "one position"),
+    ],
+)
+def test_a_cache_that_cannot_join_is_served_serially(cache: object, reason: str) -> None:
+    """One such layer decides for the model, and the user is told why."""
+    batching = declared_batching([KVCache(), cache])
     assert batching.mode == "serial"
-    assert "RotatingKVCache" in batching.reason
-    assert kinds_of([KVCache(), RotatingKVCache(8)]) is None
+    assert reason in batching.reason
+    assert kinds_of([KVCache(), cache]) is None
+
+
+def test_a_model_without_caches_is_serial() -> None:
+    """There is nothing to batch by."""
+    assert declared_batching([]).mode == "serial"
 
 
 def test_a_subclass_is_not_its_parent() -> None:

@@ -1,0 +1,37 @@
+"""The composite kind: a layer that keeps several caches, each of a kind of its own."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlx_lm.models.cache import CacheList
+
+from engine.cache.base import CacheKind
+from engine.cache.layout import Layout
+
+
+class CompositeKind:
+    """mlx-lm's CacheList alone and together: of solo caches, or of batched ones."""
+
+    def __init__(self, kinds: Sequence[CacheKind]) -> None:
+        self._kinds = kinds
+        self.name = " with ".join(kind.name for kind in kinds)
+        self.prefills_together = all(kind.prefills_together for kind in kinds)
+
+    def blank(self, layout: Layout) -> CacheList:
+        """Of blank ones."""
+        return CacheList(*(kind.blank(layout) for kind in self._kinds))
+
+    def stack(self, caches: list[Any], layout: Layout) -> CacheList:
+        """Each of the layer's caches by its own kind."""
+        parts = zip(*(cache.caches for cache in caches), strict=True)
+        return CacheList(*(kind.stack(list(part), layout) for kind, part in zip(self._kinds, parts, strict=True)))
+
+    def keep(self, cache: CacheList, keep: list[int], layout: Layout) -> CacheList:
+        """Each of the layer's caches by its own kind."""
+        pairs = zip(self._kinds, cache.caches, strict=True)
+        return CacheList(*(kind.keep(part, keep, layout) for kind, part in pairs))
+
+    def alone(self, cache: CacheList, index: int) -> CacheList:
+        """Each of the layer's caches by its own kind."""
+        pairs = zip(self._kinds, cache.caches, strict=True)
+        return CacheList(*(kind.alone(part, index) for kind, part in pairs))

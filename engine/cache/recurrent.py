@@ -1,0 +1,44 @@
+"""The recurrent kind: states of fixed size per row (convolution, state space), whatever the row's length."""
+
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.models.cache import ArraysCache
+
+from engine.cache.layout import Layout
+
+
+class RecurrentKind:
+    """mlx-lm's ArraysCache alone and together: a state has no columns, so padding never reaches it."""
+
+    name = "recurrent"
+    prefills_together = False
+
+    def blank(self, layout: Layout) -> ArraysCache:
+        """Not asked for: prompts are prefilled alone."""
+        raise NotImplementedError
+
+    def stack(self, caches: list[Any], layout: Layout) -> ArraysCache:
+        """The states of all parts, [B, ...] each."""
+        states = zip(*(cache.cache for cache in caches), strict=True)
+        return _of([mx.concatenate(list(parts)) for parts in states])
+
+    def keep(self, cache: ArraysCache, keep: list[int], layout: Layout) -> ArraysCache:
+        """Takes the rows."""
+        rows = mx.array(keep)
+        return _of([state[rows] for state in _states(cache)])
+
+    def alone(self, cache: ArraysCache, index: int) -> ArraysCache:
+        """Copies the row's states."""
+        return _of([mx.contiguous(state[index : index + 1]) for state in _states(cache)])
+
+
+def _states(cache: ArraysCache) -> list[mx.array]:
+    states: list[Any] = cache.cache
+    return states
+
+
+def _of(states: list[mx.array]) -> ArraysCache:
+    cache = ArraysCache(len(states))
+    cache.cache = states
+    return cache

@@ -1,0 +1,93 @@
+"""Every kind: a row of a batch attends and holds what it would alone, whoever comes and goes beside it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, RotatingKVCache
+
+from engine.cache.registry import kind_of
+from tests.engine.cache.twins import ACTIONS, WINDOW, Together, arrays, filled, live_through
+
+CACHES: dict[str, Callable[[], Any]] = {
+    "plain": KVCache,
+    "sliding window": lambda: RotatingKVCache(WINDOW),
+    "recurrent": lambda: ArraysCache(2),
+    "latent": lambda: CacheList(KVCache(), KVCache()),
+    "composite": lambda: CacheList(ArraysCache(2), KVCache(), RotatingKVCache(WINDOW)),
+}
+FIRST = st.lists(st.integers(1, 3 * WINDOW), min_size=1, max_size=5)
+
+
+def _together(name: str) -> Together:
+    make = CACHES[name]
+    return Together(kind_of(make()), make)
+
+
+@pytest.mark.parametrize("name", CACHES)
+@settings(max_examples=60, deadline=None)
+@given(first=FIRST, actions=ACTIONS)
+def test_rows_live_as_they_would_alone(name: str, first: list[int], actions: list[Any]) -> None:
+    """C4: after any sequence of join, step and leave each row equals its solo twin, byte for byte."""
+    live_through(_together(name), first, actions)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", CACHES)
+@settings(max_examples=1_000, deadline=None)
+@given(first=FIRST, actions=ACTIONS)
+def test_rows_live_as_they_would_alone_for_long(name: str, first: list[int], actions: list[Any]) -> None:
+    """The same over many more sequences."""
+    live_through(_together(name), first, actions)
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_a_long_run_past_the_window(name: str) -> None:
+    """400 tokens past the wrap, with a row that joins in the middle of a wrapped ring."""
+    batch = _together(name)
+    batch.join([3, 20])
+    distances = [batch.step() for _ in range(200)]
+    batch.join([11])
+    distances += [batch.step() for _ in range(208)]
+    assert max(distances) < 1e-5
+    assert batch.holds_what_twins_hold()
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_no_two_caches_share_an_array(name: str) -> None:
+    """Writes through a row that was taken out, or kept, change nobody else's bytes."""
+    batch = _together(name)
+    batch.join([9, 4, 13])
+    before = [mx.array(array) for array in arrays(batch.cache)]
+    mx.eval(before)
+    alone = Together(batch.kind, batch.make, twins=[batch.twins[1]], cache=batch.kind.alone(batch.cache, 1))
+    layout = batch.layout.kept([0, 2])
+    kept = Together(batch.kind, batch.make, [batch.twins[0], batch.twins[2]], layout)
+    kept.cache = batch.kind.keep(batch.cache, [0, 2], layout)
+    for other in (alone, kept):
+        other.step()
+        mx.eval(arrays(other.cache))
+    assert all(mx.array_equal(one, other).item() for one, other in zip(before, arrays(batch.cache), strict=True))
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_the_last_row_has_the_solo_class(name: str) -> None:
+    """B11: who is left alone goes on in the class that it started with."""
+    batch = _together(name)
+    batch.join([9, 4])
+    batch.leave([1])
+    assert type(batch.cache) is type(batch.make())
+    assert batch.step() == 0.0
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_bytes_count_all_buffers(name: str) -> None:
+    """What a batched cache reports is what its arrays take."""
+    batch = _together(name)
+    batch.join([9, 4])
+    assert (
+        sum(array.nbytes for array in arrays(batch.cache)) == batch.cache.nbytes > filled(batch.make, 4, 1).nbytes / 4
+    )

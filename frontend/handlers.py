@@ -31,11 +31,20 @@ from frontend.errors import RequestError
 from frontend.parts import PARTS, FrontendParts
 from frontend.reply import LiveReply
 from frontend.request_log import RECORD, RequestRecord
+from frontend.sampling import resolve_sampling
 from frontend.silence import Silence
 from frontend.sse import DONE, SseStream, comment, frame
-from frontend.submission import SubmitPlan, build_submits, prompt_ids, resolve_model
+from frontend.submission import (
+    SubmitPlan,
+    build_submits,
+    check_choices,
+    prompt_ids,
+    resolve_model,
+    wanted_tokens,
+)
 from protocol.errors import ErrorCode
 from protocol.messages import Submit, Usage
+from protocol.sampling import Sampling
 
 log = logging.getLogger(__name__)
 
@@ -147,15 +156,27 @@ def _ignored_header(generation: Generation, parts: FrontendParts) -> dict[str, s
 async def _submits(
     request: web.Request, engine: ReadyEngine, generation: Generation, reply_id: str, body_bytes: int
 ) -> list[Submit]:
-    if body_bytes > _INLINE_BODY_BYTES:
-        prompts = await asyncio.to_thread(prompt_ids, generation.prompts, engine.text, engine.facts)
-    else:
-        prompts = prompt_ids(generation.prompts, engine.text, engine.facts)
+    settings = request.app[PARTS].settings
+    check_choices(generation, engine.facts)
+
+    def tokenised() -> tuple[Sampling, list[list[int]]]:
+        text, facts = engine.text, engine.facts
+        sampling = resolve_sampling(generation.sampling, settings.sampling_defaults, facts, text.tokenizer)
+        return sampling, prompt_ids(generation.prompts, text, facts)
+
+    sampling, prompts = tokenised() if body_bytes <= _INLINE_BODY_BYTES else await asyncio.to_thread(tokenised)
     deadline_ms = None
     if generation.timeout_s is not None:
         spent_s = time.monotonic() - request[RECORD].started_s
         deadline_ms = max(1, math.ceil((generation.timeout_s - spent_s) * 1000))
-    plan = SubmitPlan(reply_id=reply_id, epoch=engine.session.epoch, facts=engine.facts, deadline_ms=deadline_ms)
+    plan = SubmitPlan(
+        reply_id=reply_id,
+        epoch=engine.session.epoch,
+        facts=engine.facts,
+        sampling=sampling,
+        max_tokens=wanted_tokens(generation, settings.max_tokens),
+        deadline_ms=deadline_ms,
+    )
     return build_submits(generation, prompts, plan)
 
 

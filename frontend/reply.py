@@ -38,17 +38,22 @@ class LiveReply:
         self._session = engine.session
         self._bell = asyncio.Event()
         self._rows = [_Row(submit, self._bell, _pipeline(engine, generation)) for submit in submits]
+        for row, before in zip(self._rows[1:], submits, strict=False):
+            row.is_first_of_group = row.mailbox.submit.group != before.group
         self._failure: RequestError | None = None
+        self._late_failure: RequestError | None = None
+        self._is_stream = generation.is_stream
         self._is_told = False
         self._is_nudged = False
 
     @property
     def usage(self) -> Usage:
-        """Token counts over all choices, so far."""
+        """Token counts so far: each prompt once, however many choices it has, and all that was generated."""
+        prompts = [row.usage for row in self._rows if row.is_first_of_group]
         return Usage(
-            prompt_tokens=sum(row.usage.prompt_tokens for row in self._rows),
+            prompt_tokens=sum(usage.prompt_tokens for usage in prompts),
             completion_tokens=sum(row.usage.completion_tokens for row in self._rows),
-            cached_tokens=sum(row.usage.cached_tokens for row in self._rows),
+            cached_tokens=sum(usage.cached_tokens for usage in prompts),
         )
 
     @property
@@ -64,7 +69,9 @@ class LiveReply:
     async def next_events(self) -> list[ReplyEvent]:
         """What has come since the last call; waits for it. Empty after a nudge() alone.
 
-        No timeout: every row ends by a Finish, a Rejected or the end of the session. Raises RequestError.
+        No timeout: every row ends by a Finish, a Rejected or the end of the session. Raises RequestError:
+        a request that was refused, or an engine that is lost, fails as a whole and at once. A choice that
+        fails by itself in a stream leaves the others their ends, and its error comes last.
         """
         while True:
             events = self._drain()
@@ -95,11 +102,20 @@ class LiveReply:
             events += row.hear(news)
             if row.has_stopped_early:
                 self._session.cancel(row.mailbox.submit.id, "stop")
-            self._failure = self._failure or row.failure
-        if self._failure is None and not self._is_told and all(row.is_finished for row in self._rows):
-            self._is_told = True
-            events.append(ReplyFinished(usage=self.usage))
+            if row.failure is not None:
+                self._note_failure(row.failure, is_alone=isinstance(news.end, Finish))
+        if self._failure is None and not self._is_told and all(row.is_over for row in self._rows):
+            if self._late_failure is None:
+                self._is_told = True
+                events.append(ReplyFinished(usage=self.usage))
+            self._failure = self._late_failure
         return events
+
+    def _note_failure(self, failure: RequestError, *, is_alone: bool) -> None:
+        if is_alone and self._is_stream:
+            self._late_failure = self._late_failure or failure
+        else:
+            self._failure = self._failure or failure
 
 
 class _Row:
@@ -110,9 +126,15 @@ class _Row:
         self.usage = Usage(prompt_tokens=len(submit.prompt.ids) // TOKEN_BYTES, completion_tokens=0)
         self.failure: RequestError | None = None
         self.is_finished = False
+        self.is_first_of_group = True
         self._choice = submit.choice
         self._pipeline = pipeline
         self._is_started = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to come: it was told to its end, or has failed."""
+        return self.is_finished or self.failure is not None
 
     @property
     def has_stopped_early(self) -> bool:

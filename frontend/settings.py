@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from protocol.endpoint import default_runtime_path
+from protocol.messages import GenerationDefaults
 
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
@@ -38,6 +39,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         tuple[Annotated[str, Meta(min_length=1)], ...],
         Meta(description="a further name for the model; `*` takes any name; may be repeated"),
     ] = ()
+    temp: Annotated[float, Meta(ge=0, le=100, description="temperature of requests that name none")] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1, description="top_p of requests that name none; 1 is off")] | None = None
+    top_k: Annotated[int, Meta(ge=0, description="top_k of requests that name none; 0 is off")] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1, description="min_p of requests that name none; 0 is off")] | None = None
+    max_tokens: (
+        Annotated[int, Meta(ge=1, description="max_tokens of requests that name none; left out: no limit")] | None
+    ) = None
     engine_wait_s: Annotated[float, Meta(ge=0, description="how long a request waits for an engine to be ready")] = 10.0
     grace_s: Annotated[float, Meta(ge=0, description="how long running requests may go on after SIGTERM")] = 10.0
     stall_s: Annotated[
@@ -49,6 +57,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_body_bytes: Annotated[int, Meta(ge=1_024, description="largest request body")] = 64 * 1024 * 1024
     exit_with_parent: Annotated[bool, Meta(description="stop when the parent process is gone")] = False
     log_level: Annotated[LogLevel, Meta(description="least severe log lines to show")] = "info"
+
+    @property
+    def sampling_defaults(self) -> GenerationDefaults:
+        """The flags that were given; they win over the model's own defaults."""
+        return GenerationDefaults(temperature=self.temp, top_p=self.top_p, top_k=self.top_k, min_p=self.min_p)
 
     @property
     def address(self) -> Address:

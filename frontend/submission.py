@@ -6,6 +6,7 @@ Pure functions; a long prompt's tokenising may run in a worker thread.
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from frontend.dialects.base import ChatPrompt, Generation, Prompt, TextPrompt, TokensPrompt
 from frontend.errors import RequestError
@@ -13,18 +14,25 @@ from frontend.model_text import ModelText
 from protocol.codec import pack_ids
 from protocol.errors import ErrorCode
 from protocol.messages import Epoch, ModelFacts, Submit, SubmitId, TokenPrompt
+from protocol.sampling import Sampling
 
 ANY_NAME = "*"
-_SEED_MASK = 2**63 - 1
+MAX_CHOICES: Final = 1_024
+_SEED_BITS: Final = 63
+_SEED_MASK: Final = 2**_SEED_BITS - 1
+_LOW_WORD: Final = 2**32 - 1
+_SEED_STEP: Final = 0x9E3779B9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitPlan:
-    """What all choices of one request share. deadline_ms: from now."""
+    """What all choices of one request share. deadline_ms: from now. max_tokens: not yet clamped."""
 
     reply_id: str
     epoch: Epoch
     facts: ModelFacts
+    sampling: Sampling
+    max_tokens: int | None
     deadline_ms: int | None
 
 
@@ -52,25 +60,67 @@ def prompt_ids(prompts: Sequence[Prompt], text: ModelText, facts: ModelFacts) ->
 
 
 def build_submits(generation: Generation, prompts: Sequence[list[int]], plan: SubmitPlan) -> list[Submit]:
-    """One Submit per prompt, in order."""
-    return [
-        Submit(
-            epoch=plan.epoch,
-            id=SubmitId(f"{plan.reply_id}/{choice}"),
-            group=f"{plan.reply_id}/{choice}",
-            choice=choice,
-            model=plan.facts.id,
-            prompt=TokenPrompt(ids=pack_ids(ids)),
-            max_tokens=clamped(generation.max_tokens, len(ids), plan.facts),
-            sampling=generation.sampling,
-            seed=secrets.randbits(63) if generation.seed is None else generation.seed & _SEED_MASK,
-            stop_ids=generation.stop_ids,
-            ignore_eos=generation.ignore_eos,
-            min_tokens=generation.min_tokens,
-            deadline_ms=plan.deadline_ms,
+    """The rows of each prompt, prompt after prompt: a prompt's rows are one group, which the engine prefills once."""
+    submits: list[Submit] = []
+    for index, ids in enumerate(prompts):
+        prompt = TokenPrompt(ids=pack_ids(ids))
+        seed = secrets.randbits(_SEED_BITS) if generation.seed is None else generation.seed & _SEED_MASK
+        max_tokens = clamped(plan.max_tokens, len(ids), plan.facts)
+        for number in range(generation.choices):
+            choice = len(submits)
+            submits.append(
+                Submit(
+                    epoch=plan.epoch,
+                    id=SubmitId(f"{plan.reply_id}/{choice}"),
+                    group=f"{plan.reply_id}/{index}",
+                    choice=choice,
+                    model=plan.facts.id,
+                    prompt=prompt,
+                    max_tokens=max_tokens,
+                    sampling=plan.sampling,
+                    seed=choice_seed(seed, number),
+                    stop_ids=generation.stop_ids,
+                    ignore_eos=generation.ignore_eos,
+                    min_tokens=generation.min_tokens,
+                    deadline_ms=plan.deadline_ms,
+                )
+            )
+    return submits
+
+
+def check_choices(generation: Generation, facts: ModelFacts) -> None:
+    """Raises RequestError for an `n` over the row cap, or so many choices that the reply cannot be held."""
+    most = facts.limits.max_rows
+    if generation.choices > most:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"`n` is {generation.choices}, and this server runs at most {most} rows at once (--max-rows)",
+            "n",
         )
-        for choice, ids in enumerate(prompts)
-    ]
+    total = generation.choices * len(generation.prompts)
+    if total > MAX_CHOICES:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"`n` {generation.choices} times {len(generation.prompts)} prompts are {total} choices, "
+            f"at most {MAX_CHOICES} are taken",
+            "n",
+        )
+
+
+def choice_seed(seed: int, number: int) -> int:
+    """The seed of a prompt's choice: the request's own for choice 0, others for the rest, none of them near it.
+
+    Only the low word moves, by an odd step (2**32 over the golden ratio): up to 2**32 choices never meet,
+    neither as they are nor folded to 32 bits.
+    """
+    return seed & ~_LOW_WORD | (seed + number * _SEED_STEP) & _LOW_WORD
+
+
+def wanted_tokens(generation: Generation, default_tokens: int | None) -> int | None:
+    """The request's max_tokens, or the server's; a min_tokens beyond the latter counts more than it."""
+    if generation.max_tokens is not None or default_tokens is None:
+        return generation.max_tokens
+    return max(default_tokens, generation.min_tokens)
 
 
 def clamped(max_tokens: int | None, prompt_tokens: int, facts: ModelFacts) -> int | None:

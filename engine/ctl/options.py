@@ -3,7 +3,8 @@
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import typer
@@ -26,12 +27,13 @@ def command_of(settings_type: type[msgspec.Struct], run: Callable[[dict[str, Any
 
 
 def _parameter(field: msgspec.structs.FieldInfo, hint: Any) -> inspect.Parameter:
+    hint = _without_none(hint)
     plain, meta = hint.__origin__, hint.__metadata__[0]
     aliases = (meta.extra or {}).get("aliases", ())
     is_many = get_origin(plain) is tuple
     item = _plain(get_args(plain)[0]) if is_many else plain
     found: Any = field.default_factory() if callable(field.default_factory) else field.default
-    default = ", ".join(map(str, found)) if is_many else str(found)
+    default = ", ".join(map(str, found)) if is_many else "" if found is None else str(found)
     option = typer.Option(
         f"--{field.name.replace('_', '-')}",
         *aliases,
@@ -44,6 +46,12 @@ def _parameter(field: msgspec.structs.FieldInfo, hint: Any) -> inspect.Parameter
 def _keyword(name: str, type_: Any, option: Any) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=None, annotation=Annotated[type_, option])
+
+
+def _without_none(hint: Any) -> Any:
+    """The one type of `X | None`; any other hint as it is."""
+    is_union = get_origin(hint) in (Union, UnionType)
+    return next(part for part in get_args(hint) if part is not type(None)) if is_union else hint
 
 
 def _plain(hint: Any) -> Any:

@@ -24,6 +24,8 @@ from protocol.status import EngineStatus
 
 # What running requests get to finish at a stop; the policy's own grace is longer.
 DRAIN_S: Final = 30.0
+# Settings that only the frontends read, each under the same name.
+_REQUEST_DEFAULTS: Final = ("temp", "top_p", "top_k", "min_p", "max_tokens")
 
 
 def run_serve(flags: dict[str, Any], config: Path | None) -> None:
@@ -61,12 +63,15 @@ def _plans(settings: ServeSettings, source: ModelSource, listeners: list[Listene
     model = ["--model", str(source.path), "--model-id", source.id]
     limits = ["--max-rows", str(settings.max_rows), "--dtype", settings.dtype]
 
+    given = {name: getattr(settings, name) for name in _REQUEST_DEFAULTS if getattr(settings, name) is not None}
+    defaults = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
     def engine_command(restarts: int) -> list[str]:
         return [*python, "engine", *model, *limits, "--restarts", str(restarts), *shared]
 
     def frontend_plan(listener: Listener) -> ChildPlan:
         descriptor = listener.socket.fileno()
-        command = [*python, "frontend", "--fd", str(descriptor), *shared]
+        command = [*python, "frontend", "--fd", str(descriptor), *defaults, *shared]
         return ChildPlan(f"frontend {listener.port}", lambda _: command, (descriptor,))
 
     return [ChildPlan("engine", engine_command), *map(frontend_plan, listeners)]

@@ -49,6 +49,13 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         tuple[Annotated[str, Meta(min_length=1, max_length=256)], ...],
         Meta(description="another name the model answers to; repeatable; * takes any name"),
     ] = ()
+    temp: Annotated[float, Meta(ge=0, le=100, description="temperature of requests that name none")] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1, description="top_p of requests that name none; 1 is off")] | None = None
+    top_k: Annotated[int, Meta(ge=0, description="top_k of requests that name none; 0 is off")] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1, description="min_p of requests that name none; 0 is off")] | None = None
+    max_tokens: (
+        Annotated[int, Meta(ge=1, description="max_tokens of requests that name none; left out: no limit")] | None
+    ) = None
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="least level logged")] = (
         _ENGINE_DEFAULTS["log_level"]
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from protocol.messages import Usage
-from protocol.sampling import Sampling
+from protocol.sampling import TokenBias
 
 FinishWord = Literal["stop", "length"]
 
@@ -40,12 +40,37 @@ Prompt = ChatPrompt | TextPrompt | TokensPrompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskedSampling:
+    """How to sample, as the client put it. None: not said, and the server or the model has a default.
+
+    *_context: how many last tokens a penalty looks at.
+    """
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    repetition_context: int = 20
+    presence_penalty: float = 0.0
+    presence_context: int = 20
+    frequency_penalty: float = 0.0
+    frequency_context: int = 20
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    logit_bias: tuple[TokenBias, ...] = ()
+    bad_words: tuple[str, ...] = ()
+    allowed_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """One request as the core sees it. prompts: one choice each. ignored: unknown fields, by name."""
+    """One request as the core sees it. choices: rows of each prompt. ignored: unknown fields, by name."""
 
     model: str | None
     prompts: tuple[Prompt, ...]
-    sampling: Sampling
+    sampling: AskedSampling = AskedSampling()
+    choices: int = 1
     max_tokens: int | None = None
     seed: int | None = None
     stops: tuple[str, ...] = ()

@@ -20,7 +20,8 @@ from frontend.dialects.base import (
     WholeChoice,
 )
 from frontend.dialects.fields import FieldTable, Honoured, NeutralOnly, check_fields
-from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation, token_ids
+from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation
+from frontend.dialects.openai_sampling import token_ids
 from frontend.dialects.openai_usage import UsageBody, usage_body
 from frontend.dialects.values import as_list, as_object, as_text, is_integer, wrong
 from frontend.errors import RequestError

@@ -9,12 +9,12 @@ from typing import Final
 
 from frontend.dialects.base import Generation, Prompt
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
+from frontend.dialects.openai_sampling import read_sampling, read_token_ids
 from frontend.dialects.values import (
     Bounds,
     as_list,
     as_object,
     as_text,
-    is_integer,
     read_bool,
     read_integer,
     read_number,
@@ -23,25 +23,22 @@ from frontend.dialects.values import (
 )
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
-from protocol.sampling import Sampling
 
 MAX_STOPS: Final = 16
 MAX_STOP_IDS: Final = 1_024
 MAX_TIMEOUT_S: Final = 1_000_000
-MAX_TEMPERATURE: Final = 100
 _COUNT: Final = Bounds(least=1, most=2**53)
 _INT64: Final = Bounds(least=-(2**63), most=2**63 - 1)
 
 _UNCONSTRAINED: Final = NeutralOnly(advice="constrained output is not available: leave it out")
-_ONE_CHOICE: Final = NeutralOnly((1,), "one choice a request: send several requests")
 
 SHARED_FIELDS: Final[FieldTable] = {
     "model": Honoured("null, or one of the served names"),
     "stream": Honoured(),
     "stream_options": Honoured("only with stream"),
-    "max_tokens": Honoured("left out: to the end of the context"),
+    "max_tokens": Honoured("left out: --max-tokens, or to the end of the context"),
     "max_completion_tokens": Honoured("wins over max_tokens, as in vLLM and mlx_lm.server"),
-    "temperature": Honoured("0 is greedy, and the default"),
+    "temperature": Honoured("0 is greedy; left out: --temp, the model's own, or 0"),
     "seed": Honoured("any 64-bit integer; only its lower 63 bits count"),
     "stop": Honoured("a string or up to 16; the one completed first ends the text"),
     "stop_token_ids": Honoured(),
@@ -51,25 +48,25 @@ SHARED_FIELDS: Final[FieldTable] = {
     "skip_special_tokens": Honoured(),
     "timeout": Honoured("Convoy's own: seconds for the whole request"),
     "user": Honoured("must be a string; nothing is counted by user"),
-    "n": _ONE_CHOICE,
-    "best_of": _ONE_CHOICE,
-    "top_p": NeutralOnly((1,)),
-    "top_k": NeutralOnly((0, -1)),
-    "min_p": NeutralOnly((0,)),
+    "n": Honoured("up to --max-rows; choice 0 has the request's seed, each further one its own"),
+    "best_of": NeutralOnly((1,), "one row a choice: leave it out"),
+    "top_p": Honoured("above 0; 1 is off"),
+    "top_k": Honoured("0 and -1 are off"),
+    "min_p": Honoured("0 is off"),
     "typical_p": NeutralOnly((1,)),
-    "xtc_probability": NeutralOnly((0,)),
-    "xtc_threshold": Harmless("only read with xtc_probability"),
-    "repetition_penalty": NeutralOnly((1, 0)),
-    "repetition_context_size": Harmless("only read with repetition_penalty"),
-    "presence_penalty": NeutralOnly((0,)),
-    "presence_context_size": Harmless("only read with presence_penalty"),
-    "frequency_penalty": NeutralOnly((0,)),
-    "frequency_context_size": Harmless("only read with frequency_penalty"),
+    "xtc_probability": Honoured("ends and the line break are spared, as in mlx_lm.server"),
+    "xtc_threshold": Honoured("0 to 0.5; 0.1 when left out, as in mlx_lm.server"),
+    "repetition_penalty": Honoured("a factor; 1 and 0 are off"),
+    "repetition_context_size": Honoured("20 last tokens when left out, the prompt's among them"),
+    "presence_penalty": Honoured("over the last presence_context_size tokens"),
+    "presence_context_size": Honoured("20 last tokens when left out, the prompt's among them"),
+    "frequency_penalty": Honoured("over the last frequency_context_size tokens"),
+    "frequency_context_size": Honoured("20 last tokens when left out, the prompt's among them"),
     "length_penalty": NeutralOnly((1,)),
-    "logit_bias": NeutralOnly(({},)),
+    "logit_bias": Honoured("a map of token ids to -100 to 100"),
     "logits_processors": NeutralOnly(([],)),
-    "allowed_token_ids": NeutralOnly(([],)),
-    "bad_words": NeutralOnly(([],)),
+    "allowed_token_ids": Honoured("no other token comes up; empty: all may"),
+    "bad_words": Honoured("tokenised with and without a space before them, as in vLLM"),
     "use_beam_search": NeutralOnly((False,)),
     "early_stopping": NeutralOnly((False,)),
     "prompt_logprobs": NeutralOnly((False,)),
@@ -134,11 +131,12 @@ def read_generation(body: Mapping[str, object], prompts: tuple[Prompt, ...], ign
     return Generation(
         model=read_text(body, "model"),
         prompts=prompts,
-        sampling=Sampling(temperature=read_number(body, "temperature", Bounds(0, MAX_TEMPERATURE)) or 0.0),
+        sampling=read_sampling(body),
+        choices=read_integer(body, "n", _COUNT) or 1,
         max_tokens=limit,
         seed=read_integer(body, "seed", _INT64),
         stops=_stops(body.get("stop")),
-        stop_ids=_stop_ids(body.get("stop_token_ids")),
+        stop_ids=read_token_ids(body, "stop_token_ids", MAX_STOP_IDS),
         include_stop=read_bool(body, "include_stop_str_in_output", default=False),
         ignore_eos=read_bool(body, "ignore_eos", default=False),
         min_tokens=min_tokens,
@@ -182,29 +180,6 @@ def _stops(value: object) -> tuple[str, ...]:
     if "" in stops:
         raise RequestError(ErrorCode.INVALID_REQUEST, "`stop` must not hold an empty string", "stop")
     return tuple(dict.fromkeys(stops))
-
-
-def _stop_ids(value: object) -> tuple[int, ...]:
-    if value is None:
-        return ()
-    ids = as_list(value, "stop_token_ids")
-    if len(ids) > MAX_STOP_IDS:
-        raise RequestError(
-            ErrorCode.INVALID_REQUEST,
-            f"`stop_token_ids` has {len(ids)} ids, at most {MAX_STOP_IDS} are taken",
-            "stop_token_ids",
-        )
-    return token_ids(ids, "stop_token_ids")
-
-
-def token_ids(values: list[object], name: str) -> tuple[int, ...]:
-    """Token ids. Raises RequestError for anything that is not an integer from 0 to 2**32 - 1."""
-    ids: list[int] = []
-    for value in values:
-        if not isinstance(value, int) or not is_integer(value) or not 0 <= value < 2**32:
-            raise wrong(name, value, "an array of token ids")
-        ids.append(value)
-    return tuple(ids)
 
 
 def _timeout_s(body: Mapping[str, object]) -> float | None:

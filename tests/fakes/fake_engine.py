@@ -47,6 +47,7 @@ from protocol.messages import (
     TokenPrompt,
     Welcome,
 )
+from protocol.sampling import Sampling
 from protocol.settings import parse_settings
 from protocol.status import EngineStatus, FrontendStatus, ModelStatus, Phase, StepStatus, TokenStatus
 from protocol.tokenizer_hash import NamedFile, tokenizer_sha256
@@ -254,7 +255,7 @@ class FakeEngine:
             ),
             dtype="float32",
             device="none",
-            sampling=("temperature",),
+            sampling=Sampling.__struct_fields__,
         )
 
     def _chunk(self, fetch: FetchTokenizer) -> AnyFromEngine:
@@ -283,11 +284,12 @@ class FakeEngine:
             case TokenPrompt(ids=packed):
                 ids = codec.unpack_ids(packed)
         text = self._tokenizer.decode(ids, skip_special_tokens=False)
+        draw = str(submit.seed) if submit.sampling.temperature else ""
         now_s = time.monotonic()
         row = FakeRow(
             client=client,
             submit=submit,
-            script=script_for(text, self._tokenizer, self.rows.eos_id),
+            script=script_for(text, self._tokenizer, self.rows.eos_id, draw),
             prompt_tokens=len(ids),
             left_tokens=len(ids),
             deadline_s=None if submit.deadline_ms is None else now_s + submit.deadline_ms / 1000,

@@ -1,4 +1,4 @@
-"""What a FakeEngine's row says: decided by the prompt alone, so that equal prompts give equal tokens.
+"""What a FakeEngine's row says: decided by the prompt, and with a temperature by the seed, never by neighbours.
 
 A prompt (or last user message) of the form `!name argument` chooses a script; anything else gets words drawn
 by the prompt's hash.
@@ -29,13 +29,16 @@ def asked(prompt_text: str) -> str:
     return found.group(1) if found else prompt_text
 
 
-def script_for(prompt_text: str, tokenizer: Tokenizer, eos_id: int) -> Script:
-    """The steps of a row. Every script ends with EOS, over and over: who ignores it goes on."""
+def script_for(prompt_text: str, tokenizer: Tokenizer, eos_id: int, draw: str = "") -> Script:
+    """The steps of a row. Every script ends with EOS, over and over: who ignores it goes on.
+
+    draw: the seed of a row with a temperature; another one, other words.
+    """
     text = asked(prompt_text)
     name, _, argument = text.removeprefix("!").partition(" ")
     make = _SCRIPTS.get(name) if text.startswith("!") else None
     if make is None:
-        return _words(prompt_text, tokenizer, eos_id)
+        return _words(prompt_text + draw, tokenizer, eos_id)
     return make(argument, tokenizer, eos_id)
 
 

@@ -25,7 +25,6 @@ from protocol.messages import (
     TokenPrompt,
     Usage,
 )
-from protocol.sampling import Sampling
 from tests.fakes.deadline import until
 from tests.fakes.tokenizer_folder import build_tokenizer_folder
 
@@ -68,7 +67,7 @@ def make_reply(text: ModelText, choices: int = 1, stops: tuple[str, ...] = ()) -
         for choice in range(choices)
     ]
     engine = ReadyEngine(session, None, text)  # type: ignore[arg-type]  # a stand-in, and facts that are not read
-    reply = LiveReply(engine, submits, Generation(model=None, prompts=(), sampling=Sampling(), stops=stops))
+    reply = LiveReply(engine, submits, Generation(model=None, prompts=(), stops=stops))
     reply.start()
     return reply, session
 

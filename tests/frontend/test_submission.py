@@ -1,13 +1,25 @@
 """Model names, prompt tokens and room: what becomes of a parsed request before it is sent."""
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from frontend.dialects.base import ChatPrompt, Generation, Prompt, TextPrompt, TokensPrompt
 from frontend.errors import RequestError
 from frontend.model_text import ModelText, load_model_text
-from frontend.submission import SubmitPlan, build_submits, clamped, prompt_ids, resolve_model, served_models
+from frontend.submission import (
+    SubmitPlan,
+    build_submits,
+    check_choices,
+    choice_seed,
+    clamped,
+    prompt_ids,
+    resolve_model,
+    served_models,
+    wanted_tokens,
+)
 from protocol.codec import unpack_ids
 from protocol.errors import ErrorCode
 from protocol.messages import (
@@ -111,21 +123,68 @@ def test_chat_is_rendered(text: ModelText) -> None:
     assert ids.count(1) == 2
 
 
+def make_plan(**fields: Any) -> SubmitPlan:
+    defaults = {"facts": make_facts(), "sampling": Sampling(), "max_tokens": None, "deadline_ms": None}
+    return SubmitPlan(**{"reply_id": "cmpl-1", "epoch": Epoch("e"), **defaults, **fields})
+
+
 def test_one_submit_per_prompt() -> None:
     """Each prompt is a choice with its own id and group, and a seed of its own when the client gave none."""
-    generation = Generation(model=None, prompts=(), sampling=Sampling(temperature=0.5), max_tokens=500, stop_ids=(7,))
-    plan = SubmitPlan(reply_id="cmpl-1", epoch=Epoch("e"), facts=make_facts(100), deadline_ms=9)
+    generation = Generation(model=None, prompts=(), stop_ids=(7,))
+    sampling = Sampling(temperature=0.5)
+    plan = make_plan(facts=make_facts(100), sampling=sampling, max_tokens=500, deadline_ms=9)
     one, two = build_submits(generation, [[1, 2], [3]], plan)
     assert (one.id, one.choice, one.group, unpack_ids(one.prompt.ids)) == ("cmpl-1/0", 0, "cmpl-1/0", [1, 2])
     assert (two.id, two.choice, two.group, unpack_ids(two.prompt.ids)) == ("cmpl-1/1", 1, "cmpl-1/1", [3])
     assert (one.max_tokens, two.max_tokens) == (98, 99)
     assert (one.model, one.epoch, one.deadline_ms, one.stop_ids) == ("org/model", "e", 9, (7,))
-    assert one.sampling == Sampling(temperature=0.5)
+    assert one.sampling == sampling
     assert one.seed != two.seed
 
 
-def test_given_seed_is_kept() -> None:
-    """The client's seed reaches every choice."""
-    generation = Generation(model=None, prompts=(), sampling=Sampling(), seed=42)
-    plan = SubmitPlan(reply_id="cmpl-1", epoch=Epoch("e"), facts=make_facts(), deadline_ms=None)
-    assert [submit.seed for submit in build_submits(generation, [[1], [2]], plan)] == [42, 42]
+def test_choices_of_a_prompt_are_one_group() -> None:
+    """Choice by choice, prompt after prompt: the index is prompt times n plus the choice."""
+    submits = build_submits(Generation(model=None, prompts=(), choices=3), [[1, 2], [3]], make_plan())
+    assert [submit.choice for submit in submits] == [0, 1, 2, 3, 4, 5]
+    assert [submit.group for submit in submits] == ["cmpl-1/0"] * 3 + ["cmpl-1/1"] * 3
+    assert [unpack_ids(submit.prompt.ids) for submit in submits] == [[1, 2]] * 3 + [[3]] * 3
+    assert len({submit.id for submit in submits}) == len({submit.seed for submit in submits}) == 6
+
+
+@pytest.mark.parametrize("seed", [0, 42, -1, 2**63 - 1, -(2**63)])
+def test_given_seed_is_kept(seed: int) -> None:
+    """It reaches choice 0 of every prompt; the others get their own, the same at each run, all within 63 bits."""
+    generation = Generation(model=None, prompts=(), seed=seed, choices=4)
+    seeds = [submit.seed for submit in build_submits(generation, [[1], [2]], make_plan())]
+    assert seeds[0] == seed & (2**63 - 1)
+    assert seeds[:4] == seeds[4:] == [submit.seed for submit in build_submits(generation, [[1]], make_plan())]
+    assert len(set(seeds)) == 4
+    assert all(0 <= each < 2**63 for each in seeds)
+
+
+def test_choices_never_share_a_seed_with_a_neighbouring_request() -> None:
+    """Requests seeded 0, 1, 2 … with many choices each: also what is left of the seeds in 32 bits differs."""
+    seeds = [choice_seed(seed, number) for seed in range(100) for number in range(100)]
+    assert len({(seed ^ (seed >> 32)) & 0xFFFFFFFF for seed in seeds}) == 10_000
+
+
+@pytest.mark.parametrize(("choices", "prompts", "is_refused"), [(8, 1, False), (9, 1, True), (8, 129, True)])
+def test_more_choices_than_rows_are_refused(choices: int, prompts: int, is_refused: bool) -> None:
+    """`n` is at most the row cap, and all prompts' choices together have a bound."""
+    facts = msgspec.structs.replace(make_facts(), limits=Limits(max_rows=8, max_waiting=1, max_frame_bytes=1))
+    generation = Generation(model=None, prompts=(TokensPrompt((1,)),) * prompts, choices=choices)
+    if not is_refused:
+        check_choices(generation, facts)
+        return
+    with pytest.raises(RequestError, match=f"`n`.* at most {8 if prompts == 1 else 1_024} ") as caught:
+        check_choices(generation, facts)
+    assert (caught.value.status, caught.value.param) == (400, "n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "flag", "least", "expected"),
+    [(None, None, 0, None), (5, 9, 0, 5), (9, 5, 0, 9), (None, 9, 0, 9), (None, 9, 20, 20), (None, None, 20, None)],
+)
+def test_max_tokens_by_flag(asked: int | None, flag: int | None, least: int, expected: int | None) -> None:
+    """Only where the request names none, and never below its min_tokens."""
+    assert wanted_tokens(Generation(model=None, prompts=(), max_tokens=asked, min_tokens=least), flag) == expected

@@ -33,7 +33,9 @@ def test_flag_table_has_the_codes_defaults() -> None:
         name: str(value[0]) if isinstance(value, tuple) else str(value) for name, value in in_code.items()
     }
     fields = {field.name.replace("_", "-") for field in msgspec.structs.fields(ServeSettings)}
-    assert fields - set(defaults) == {"runtime-dir", "served-model-name"}
+    unset = {"temp", "top-p", "top-k", "min-p", "max-tokens"}
+    assert {name: getattr(settings, name.replace("-", "_")) for name in unset} == dict.fromkeys(unset)
+    assert fields - set(defaults) == {"runtime-dir", "served-model-name"} | unset
 
 
 def test_every_command_in_it_exists() -> None:

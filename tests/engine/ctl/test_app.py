@@ -68,7 +68,7 @@ def test_serve_hands_over_flags_only_when_given(monkeypatch: pytest.MonkeyPatch)
     command = app_module.command_of(app_module.ServeSettings, lambda flags, config: heard.append((flags, config)))
     single = app_module.typer.Typer()
     single.command()(command)
-    arguments = ["--port", "1", "--port", "2", "--decode-concurrency", "3", "--config", "x.toml"]
+    arguments = ["--port", "1", "--port", "2", "--decode-concurrency", "3", "--config", "x.toml", "--top-p", "0.9"]
     assert CliRunner().invoke(single, arguments).exit_code == 0
     assert CliRunner().invoke(single, []).exit_code == 0
-    assert heard == [({"port": [1, 2], "max_rows": 3}, Path("x.toml")), ({}, None)]
+    assert heard == [({"port": [1, 2], "max_rows": 3, "top_p": 0.9}, Path("x.toml")), ({}, None)]

@@ -4,6 +4,7 @@ import os
 import socket
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engine.ctl.child import Child, ChildPlan, RestartPolicy
@@ -16,6 +17,7 @@ from engine.ctl.state import lock_supervisor, read_state
 from engine.settings import Settings as EngineSettings
 from frontend.settings import Settings as FrontendSettings
 from protocol.endpoint import RuntimeFolder
+from protocol.messages import GenerationDefaults
 from protocol.settings import parse_settings
 from protocol.status import EngineStatus, ModelStatus
 
@@ -34,6 +36,7 @@ def test_children_understand_every_option_they_are_given(folder: RuntimeFolder) 
     settings = ServeSettings(
         max_rows=4, dtype="float16", runtime_dir=str(folder.path), served_model_name=("a", "*"), log_level="debug"
     )
+    settings = msgspec.structs.replace(settings, temp=0.5, top_p=0.9, top_k=40, min_p=0.05, max_tokens=512)
     engine_plan, *frontend_plans = _plans(settings, SOURCE, listeners)
     command = engine_plan.command(3)
     assert command[1:4] == ["-P", "-m", "engine"]
@@ -47,6 +50,8 @@ def test_children_understand_every_option_they_are_given(folder: RuntimeFolder) 
         assert plan.passed_descriptors == (listener.socket.fileno(),)
         assert (frontend.served_model_name, frontend.exit_with_parent) == (("a", "*"), True)
         assert frontend.grace_s == engine.grace_s
+        assert frontend.sampling_defaults == GenerationDefaults(temperature=0.5, top_p=0.9, top_k=40, min_p=0.05)
+        assert frontend.max_tokens == 512
         listener.socket.close()
 
 

@@ -1,0 +1,142 @@
+"""Grammars of rows: compiled beside the loop, cached by content, advanced token by token. llguidance does the work.
+
+Owns the compiler's threads and its limits; the masks' way to the device is masks.py's.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+from engine.errors import EngineError
+from engine.sampling.grammar_text import llguidance_text, refused
+from protocol.errors import ErrorCode
+from protocol.messages import Grammar
+
+log = logging.getLogger(__name__)
+
+MAX_CACHED: Final = 64
+_THREADS: Final = 2
+_SHOWN_LENGTH: Final = 600
+# llguidance's own bounds on the work of one step and one compilation hold; its lexer's states take 1-2 kB each.
+_LIMITS: Final = LLParserLimits(max_lexer_states=20_000, verbose_errors=False)
+
+CompiledGrammar = Future[LLMatcher]
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarTokenizer:
+    """A tokenizer as llguidance walks it; unusable_because: why the model cannot take a grammar, None if it can."""
+
+    trie: LLTokenizer | None
+    unusable_because: str | None = None
+
+    @classmethod
+    def read(cls, tokenizer_json: bytes, vocabulary_size: int, eos_ids: Sequence[int]) -> "GrammarTokenizer":
+        """Takes about 10 µs a token, and holds the interpreter lock: so it is made before the model is ready.
+
+        vocabulary_size: of the logits, which may be wider than the tokenizer and, rarely, narrower.
+        """
+        text = tokenizer_json.decode()
+        eos = list(eos_ids) or None
+        try:
+            try:
+                return cls(LLTokenizer(text, n_vocab=vocabulary_size, eos_token=eos))
+            except ValueError:
+                return cls(LLTokenizer(text, eos_token=eos))
+        except ValueError as error:
+            log.warning("grammar.unusable", extra={"why": str(error)[:_SHOWN_LENGTH]})
+            return cls(None, f"llguidance cannot read this model's tokenizer: {str(error)[:_SHOWN_LENGTH]}")
+
+
+class RowGrammar:
+    """Where one row stands in its grammar."""
+
+    __slots__ = ("_matcher",)
+
+    def __init__(self, matcher: LLMatcher) -> None:
+        self._matcher = matcher
+
+    @property
+    def matcher(self) -> LLMatcher:
+        """llguidance's own state, for those who fill masks from it."""
+        return self._matcher
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Nothing more can follow, but an end of text."""
+        return self._matcher.is_stopped() and not self._matcher.is_error()
+
+    @property
+    def forced(self) -> list[int]:
+        """The next tokens, where the grammar leaves no choice of text; in the tokenizer's own split of it."""
+        return self._matcher.compute_ff_tokens()
+
+    def take(self, tokens: Sequence[int]) -> None:
+        """Advances. Raises EngineError(DECODE_FAILED) for tokens that the grammar does not allow here."""
+        if not self._matcher.consume_tokens(list(tokens)):
+            raise self.fault()
+
+    def check(self) -> None:
+        """Raises EngineError(DECODE_FAILED) when the matcher has hit a limit."""
+        if self._matcher.is_error():
+            raise self.fault()
+
+    def fault(self) -> EngineError:
+        """What the matcher says is wrong."""
+        return EngineError(
+            ErrorCode.DECODE_FAILED, f"the grammar cannot go on: {self._matcher.get_error()[:_SHOWN_LENGTH]}"
+        )
+
+
+class GrammarCompiler:
+    """Compiles in threads of its own, each content once while it is remembered."""
+
+    def __init__(self, tokenizer: GrammarTokenizer) -> None:
+        self.tokenizer = tokenizer
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="grammar")
+        self._compiled: OrderedDict[Grammar, CompiledGrammar] = OrderedDict()
+
+    def close(self) -> None:
+        """Drops what waits; one that is being compiled ends first."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def start(self, grammar: Grammar) -> CompiledGrammar:
+        """The grammar's compilation, begun or done. Raises EngineError when this model takes no grammar at all."""
+        trie = self.tokenizer.trie
+        if trie is None:
+            reason = self.tokenizer.unusable_because
+            raise EngineError(ErrorCode.UNSUPPORTED, f"this model takes no grammar: {reason}", param="grammar")
+        found = self._compiled.get(grammar)
+        if found is None:
+            found = self._threads.submit(_compile, trie, grammar)
+            self._compiled[grammar] = found
+            if len(self._compiled) > MAX_CACHED:
+                self._compiled.popitem(last=False)
+        self._compiled.move_to_end(grammar)
+        return found
+
+
+def row_grammar(compiled: CompiledGrammar, generated: Sequence[int]) -> RowGrammar:
+    """A row's own state, after the tokens it has got already. Raises EngineError for a grammar that is refused."""
+    grammar = RowGrammar(compiled.result(timeout=0).deep_copy())
+    if generated:
+        try:
+            grammar.take(generated)
+        except EngineError as error:
+            raise refused(f"the tokens delivered so far do not fit the grammar: {error.message}") from error
+    return grammar
+
+
+def _compile(trie: LLTokenizer, grammar: Grammar) -> LLMatcher:
+    """Raises EngineError with the compiler's message. The first mask is computed here: it is the dearest one."""
+    matcher = LLMatcher(trie, llguidance_text(grammar), log_level=0, limits=_LIMITS)
+    if not matcher.is_error():
+        matcher.compute_bitmask()
+    if matcher.is_error():
+        raise refused(f"the grammar does not compile: {matcher.get_error()[:_SHOWN_LENGTH]}")
+    return matcher

@@ -1,7 +1,9 @@
 """Who may become a row, and when: validity of a Submit, the bounded queue, the cap on live rows."""
 
+import math
 from collections import deque
 from itertools import islice
+from typing import Final
 
 import msgspec
 
@@ -13,6 +15,8 @@ from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages import ModelFacts, Submit
 from protocol.sampling import Sampling
 
+# Numbers of Sampling that the wire leaves without an upper bound.
+_UNBOUNDED: Final = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 _NEUTRAL = msgspec.structs.asdict(Sampling())
 
 
@@ -26,6 +30,7 @@ class Admission:
     def check(self, submit: Submit) -> None:
         """Raises EngineError, with the field as param, for a Submit that this engine cannot serve as asked."""
         self._check_supported(submit)
+        self._check_sampling(submit.sampling)
         prompt = _ids(submit.prompt.ids, "prompt")
         generated = _ids(submit.generated, "generated")
         if not prompt:
@@ -76,9 +81,13 @@ class Admission:
             raise EngineError(
                 ErrorCode.MODEL_NOT_FOUND, f"{submit.model} is not served here; {self._facts.id} is", param="model"
             )
-        for name in ("grammar", "logprobs", "adapter"):
+        for name in ("grammar", "adapter"):
             if getattr(submit, name) is not None:
                 raise EngineError(ErrorCode.UNSUPPORTED, f"{name} is not supported by this engine yet", param=name)
+        if submit.logprobs is not None and submit.logprobs.of_prompt:
+            raise EngineError(
+                ErrorCode.UNSUPPORTED, "log-probabilities of the prompt are not supported yet", param="logprobs"
+            )
         if submit.priority:
             raise EngineError(
                 ErrorCode.UNSUPPORTED, f"priority {submit.priority}: only 0 is supported yet", param="priority"
@@ -88,6 +97,27 @@ class Admission:
                 raise EngineError(
                     ErrorCode.UNSUPPORTED, f"{name} {value!r} is not supported by this engine yet", param=name
                 )
+
+    def _check_sampling(self, sampling: Sampling) -> None:
+        """What the wire's bounds do not say: ids of this vocabulary, and numbers that are finite."""
+        ids = {
+            "logit_bias": max((each.id for each in sampling.logit_bias), default=0),
+            "bad_words": max((id_ for word in sampling.bad_words for id_ in word), default=0),
+            "allowed_ids": max(sampling.allowed_ids, default=0),
+            "xtc_spared_ids": max(sampling.xtc_spared_ids, default=0),
+        }
+        for name, highest in ids.items():
+            if highest >= self._facts.vocabulary_size:
+                raise EngineError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{name}: token id {highest} is outside the vocabulary of {self._facts.vocabulary_size}",
+                    param=name,
+                )
+        numbers = {name: getattr(sampling, name) for name in _UNBOUNDED}
+        numbers["logit_bias"] = sum(each.bias for each in sampling.logit_bias)
+        for name, number in numbers.items():
+            if not math.isfinite(number):
+                raise EngineError(ErrorCode.INVALID_REQUEST, f"{name} {number} is not a finite number", param=name)
 
 
 def _ids(data: bytes, name: str) -> list[int]:

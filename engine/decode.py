@@ -16,9 +16,9 @@ def launch_forward(model: nn.Module, group: Group) -> mx.array:
 
 def launch_sample(logits: mx.array, group: Group) -> mx.array:
     """Samples step n and sets the device to work on it. Returns the register it will read next: [B] uint32."""
-    register = sample(logits, group.rows, group.plan)
-    mx.async_eval(register)
-    return register
+    sampled = sample(logits, group.plan, group.register)
+    mx.async_eval(sampled.arrays)
+    return sampled.tokens
 
 
 def read(register: mx.array) -> list[int]:

@@ -3,7 +3,7 @@
 from engine.mailbox import Mailbox
 from engine.row import Row, RowKey
 from protocol.codec import pack_ids
-from protocol.messages import Epoch, Finish, RowDelta, Step
+from protocol.messages import Epoch, Finish, RowDelta, Step, TokenLogprobs
 
 
 class Outbox:
@@ -12,11 +12,14 @@ class Outbox:
     def __init__(self, epoch: Epoch) -> None:
         self._epoch = epoch
         self._tokens: dict[RowKey, list[int]] = {}
+        self._logprobs: dict[RowKey, list[TokenLogprobs]] = {}
         self._finishes: dict[RowKey, Finish] = {}
 
-    def add_token(self, row: Row, token: int) -> None:
-        """A token that the row emits."""
+    def add_token(self, row: Row, token: int, logprobs: TokenLogprobs | None) -> None:
+        """A token that the row emits. logprobs: for a row that asked."""
         self._tokens.setdefault(row.key, []).append(token)
+        if logprobs is not None:
+            self._logprobs.setdefault(row.key, []).append(logprobs)
 
     def add_finish(self, row: Row, finish: Finish) -> None:
         """The row's last word."""
@@ -29,8 +32,14 @@ class Outbox:
             return
         by_client: dict[bytes, list[RowDelta]] = {}
         for key, tokens in self._tokens.items():
-            delta = RowDelta(id=key.id, tokens=pack_ids(tokens), finish=self._finishes.get(key))
+            logprobs = self._logprobs.get(key)
+            delta = RowDelta(
+                id=key.id,
+                tokens=pack_ids(tokens),
+                logprobs=None if logprobs is None else tuple(logprobs),
+                finish=self._finishes.get(key),
+            )
             by_client.setdefault(key.client, []).append(delta)
-        self._tokens, self._finishes = {}, {}
+        self._tokens, self._logprobs, self._finishes = {}, {}, {}
         for client, rows in by_client.items():
             mailbox.tell(client, Step(epoch=self._epoch, step=step, rows=tuple(rows)))

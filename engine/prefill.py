@@ -48,11 +48,12 @@ def wait_for_chunk(caches: list[Any]) -> None:
 
 def first_token(model: nn.Module, row: Row) -> int:
     """Forwards the last prompt token and reads what it samples."""
-    last = mx.array([row.to_prefill[-1:]], dtype=mx.uint32)
-    logits = model(last, cache=row.caches)[:, -1, :]
-    token = sample(logits, [row], plan_sampling([row]))
+    last = mx.array(row.to_prefill[-1:], dtype=mx.uint32)
+    logits = model(last[None], cache=row.caches)[:, -1, :]
+    sampled = sample(logits, plan_sampling([row]), last)
+    mx.async_eval(sampled.arrays)
     row.prefilled = len(row.to_prefill)
-    return read(token)[0]
+    return read(sampled.tokens)[0]
 
 
 def _arrays(caches: list[Any]) -> list[mx.array]:

@@ -71,11 +71,13 @@ class Roster:
         self._tally.generated_tokens += 1
         if row.first_token_at is None:
             row.first_token_at = now
+        logprobs = row.unread_logprobs.popleft().read() if row.unread_logprobs else None
         if token in row.stop_ids:
             self._end(row, row.finish("stop", now, stop_id=token))
             return False
         row.emitted += 1
-        self._outbox.add_token(row, token)
+        row.told.append(token)
+        self._outbox.add_token(row, token, logprobs)
         if row.emitted < row.limit:
             return True
         self.end(row, "length", now)

@@ -1,10 +1,19 @@
 """A row: one Submit in the engine, from the mailbox to its one finish."""
 
+from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from protocol.codec import unpack_ids
-from protocol.messages import Finish, FinishReason, ModelFacts, Submit, SubmitId, Timings, Usage
+from protocol.messages import Finish, FinishReason, ModelFacts, Submit, SubmitId, Timings, TokenLogprobs, Usage
+
+
+class UnreadLogprobs(Protocol):
+    """A row's log-probabilities of one sample, perhaps still on their way from the device."""
+
+    def read(self) -> TokenLogprobs:
+        """Waits for them."""
+        ...
 
 
 class RowKey(NamedTuple):
@@ -20,7 +29,8 @@ class Row:
 
     to_prefill: prompt and replayed tokens. drawn: samples launched, which leads `emitted` (tokens read)
     by at most one. limit: tokens to emit at most. caches: one per layer until the row joins a batch.
-    has_unread: the batch register holds a token of this row that nobody has read.
+    has_unread: the batch register holds a token of this row that nobody has read. told: tokens emitted here,
+    without replayed ones. unread_logprobs: of samples launched and not read, oldest first.
     """
 
     key: RowKey
@@ -39,6 +49,7 @@ class Row:
     prefill_began_at: float | None = None
     first_token_at: float | None = None
     told: list[int] = field(default_factory=list[int])
+    unread_logprobs: deque[UnreadLogprobs] = field(default_factory=deque[UnreadLogprobs])
 
     @property
     def remaining_prefill_tokens(self) -> int:
@@ -57,6 +68,15 @@ class Row:
             and self.key.client == other.key.client
             and self.to_prefill == other.to_prefill
         )
+
+    def tokens_before_input(self, count: int) -> list[int]:
+        """At most count last tokens before the one that is forwarded next, replayed and prompt tokens among them.
+
+        That one is still unread, or the last that the host knows.
+        """
+        known = self.to_prefill[-count - 1 :] + self.told[-count - 1 :]
+        before = known if self.has_unread else known[:-1]
+        return before[-count:] if count else []
 
     def finish(self, reason: FinishReason, now: float, stop_id: int | None = None) -> Finish:
         """The row's one terminal word. The ending stop token counts as a completion token."""

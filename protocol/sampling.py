@@ -24,7 +24,7 @@ BadWord = Annotated[tuple[TokenId, ...], Meta(min_length=1, max_length=64)]
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """Each default is the neutral value: a feature at its default adds nothing to the graph.
 
-    temperature: 0 is greedy. top_k: 0 is off. *_context: how many last tokens a penalty looks at.
+    temperature: 0 is greedy. top_k: 0 is off. *_context: how many last tokens a penalty looks at, 0 for all.
     bad_words: none of them is ever completed. allowed_ids: no other id comes up; empty allows all.
     xtc_spared_ids: tokens that XTC never takes away, as mlx-lm spares ends and line breaks.
     """

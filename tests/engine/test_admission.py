@@ -1,5 +1,6 @@
 """What a Submit must be to become a row."""
 
+from math import inf, nan
 from typing import Any
 
 import msgspec
@@ -7,8 +8,8 @@ import pytest
 
 from engine.mailbox import SubmitHeard
 from protocol.errors import ErrorCode
-from protocol.messages import SubmitId, TokenPrompt
-from protocol.sampling import Sampling
+from protocol.messages import LogprobsWanted, SubmitId, TokenPrompt
+from protocol.sampling import Sampling, TokenBias
 from tests.fakes.loop_driver import CLIENT, LoopDriver, facts_of
 from tests.fakes.models import prompt_of, tiny_model
 from tests.parity.oracle import solo_tokens
@@ -20,14 +21,19 @@ from tests.parity.oracle import solo_tokens
         ({"model": "other"}, ErrorCode.MODEL_NOT_FOUND, "model"),
         ({"adapter": "x"}, ErrorCode.UNSUPPORTED, "adapter"),
         ({"priority": 3}, ErrorCode.UNSUPPORTED, "priority"),
-        ({"sampling": Sampling(top_p=0.5)}, ErrorCode.UNSUPPORTED, "top_p"),
-        ({"sampling": Sampling(repetition_penalty=1.1)}, ErrorCode.UNSUPPORTED, "repetition_penalty"),
+        ({"logprobs": LogprobsWanted(of_prompt=True)}, ErrorCode.UNSUPPORTED, "logprobs"),
+        ({"sampling": Sampling(logit_bias=(TokenBias(id=512, bias=1.0),))}, ErrorCode.INVALID_REQUEST, "logit_bias"),
+        ({"sampling": Sampling(bad_words=((1,), (2, 512)))}, ErrorCode.INVALID_REQUEST, "bad_words"),
+        ({"sampling": Sampling(allowed_ids=(3, 2**31))}, ErrorCode.INVALID_REQUEST, "allowed_ids"),
+        ({"sampling": Sampling(xtc_spared_ids=(512,))}, ErrorCode.INVALID_REQUEST, "xtc_spared_ids"),
+        ({"sampling": Sampling(presence_penalty=inf)}, ErrorCode.INVALID_REQUEST, "presence_penalty"),
+        ({"sampling": Sampling(logit_bias=(TokenBias(id=3, bias=nan),))}, ErrorCode.INVALID_REQUEST, "logit_bias"),
     ],
 )
-def test_unsupported_submits_are_rejected_by_name(
+def test_what_cannot_be_served_is_rejected_by_name(
     driver: LoopDriver, changes: dict[str, Any], code: ErrorCode, param: str
 ) -> None:
-    """What the engine cannot do is refused with the field's name and never touches the device."""
+    """What the engine cannot do, or makes no sense, is refused with the field's name and never touches the device."""
     driver.submit("a", prompt_of(5), **changes)
     driver.submit("b", prompt_of(5), max_tokens=3)
     driver.run_until_idle()

@@ -38,7 +38,8 @@ def _logits(rows: int, seed: int = 0) -> mx.array:
 
 
 def _draw(rows: list[Row], logits: mx.array) -> list[int]:
-    return sample(logits, rows, plan_sampling(rows)).tolist()  # pyright: ignore[reportReturnType]
+    inputs = mx.array([row.to_prefill[-1] for row in rows], dtype=mx.uint32)
+    return sample(logits, plan_sampling(rows), inputs).tokens.tolist()  # pyright: ignore[reportReturnType]
 
 
 def test_greedy_rows_take_the_argmax() -> None:
@@ -131,7 +132,7 @@ def test_an_all_greedy_batch_adds_only_argmax(monkeypatch: pytest.MonkeyPatch) -
     for name in ("argmax", "logsumexp", "softmax", "where", "vmap", "exp"):
         original = getattr(mx, name)
         monkeypatch.setattr(mx, name, lambda *a, _n=name, _o=original, **k: (used.append(_n), _o(*a, **k))[1])
-    sample(_logits(4), rows := [_row(0.0) for _ in range(4)], plan_sampling(rows))
+    _draw([_row(0.0) for _ in range(4)], _logits(4))
     assert used == ["argmax"]
 
 

@@ -12,6 +12,7 @@ import engine.openblas  # noqa: F401  # before MLX
 import mlx.core as mx
 import numpy as np
 from mlx import nn
+from mlx.utils import tree_flatten
 from mlx_lm.generate import BatchGenerator
 from mlx_lm.models.cache import make_prompt_cache
 
@@ -90,7 +91,7 @@ class OurDecode:
     def __init__(self, model: nn.Module, prompts: list[list[int]]) -> None:
         self._model = model
         kinds = kinds_of(make_prompt_cache(model))
-        self._batch = Batch(kinds)
+        self._batch = Batch(kinds, _weights_bytes(model))
         rows = [make_row(RowKey(b"bench", submit.id), submit, _facts(model), 0.0) for submit in _submits(prompts)]
         self._batch.join([Group.of_one(kinds, row, self._prefilled(row)) for row in rows])
 
@@ -127,7 +128,7 @@ class OurTurn:
                 stop=threading.Event(),
                 chunk_tokens=PROMPT_TOKENS,
                 grace_s=0.0,
-                weights_bytes=0,
+                weights_bytes=_weights_bytes(model),
             )
         )
         while self._mailbox.largest_step_rows < len(prompts):
@@ -207,6 +208,11 @@ def _submits(prompts: list[list[int]]) -> list[Submit]:
         )
         for index, prompt in enumerate(prompts)
     ]
+
+
+def _weights_bytes(model: nn.Module) -> int:
+    flat: list[tuple[str, mx.array]] = tree_flatten(model.parameters())  # pyright: ignore[reportAssignmentType]  # no dict
+    return sum(weight.nbytes for _, weight in flat)
 
 
 def _facts(model: Any) -> ModelFacts:

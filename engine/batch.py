@@ -6,7 +6,9 @@ from typing import Any
 import mlx.core as mx
 
 from engine.cache.base import CacheKind
+from engine.cache.columns import capacity_for
 from engine.cache.layout import Layout
+from engine.grouping import StepCost
 from engine.row import Row
 from engine.sampling.sampler import SamplingPlan, plan_sampling
 
@@ -53,6 +55,17 @@ class Group:
         """Bytes of all layers' caches."""
         return sum(cache.nbytes for cache in self.caches)
 
+    @property
+    def lengths(self) -> list[int]:
+        """Each row's tokens in the caches."""
+        return [self.layout.width - pad for pad in self.layout.pads]
+
+    def layer_bytes(self, columns: int) -> list[int]:
+        """What one row takes of each layer's cache when its group is so many columns wide."""
+        if self.kinds is None:
+            return [cache.nbytes for cache in self.caches]
+        return [kind.row_bytes(cache, columns) for kind, cache in zip(self.kinds, self.caches, strict=True)]
+
     def fork(self, families: list[list[Row]]) -> None:
         """Each row, in order, becomes a family of rows that go on from its caches; its own comes first."""
         if all(len(family) == 1 for family in families):
@@ -72,14 +85,19 @@ class Group:
         self._seat([row for family in families for row in family], self.register[mx.array(sources, dtype=mx.uint32)])
 
     def join(self, others: list["Group"]) -> None:
-        """Takes in the rows of these groups, in order. Empty, it adopts the caches of a single one as they are."""
-        parts = [group for group in (self, *others) if group.rows]
-        if len(parts) == 1:
-            self.caches, self.layout = parts[0].caches, parts[0].layout
-        else:
-            self._stack(parts)
+        """Takes in the rows of these groups, in order."""
+        parts = [self, *others]
+        self._stack(parts)
         register = mx.concatenate([group.register for group in parts])
         self._seat([row for group in parts for row in group.rows], register)
+
+    def part(self, rows: set[Row]) -> "Group":
+        """These of its rows as a group of their own; the group itself when they are all of them."""
+        part = Group(self.kinds)
+        part.caches, part.layout = self.caches, self.layout
+        part.rows, part.register = self.rows, self.register
+        part.leave(row for row in self.rows if row not in rows)
+        return self if len(part.rows) == len(self.rows) else part
 
     def leave(self, leavers: Iterable[Row]) -> None:
         """Drops rows; the last one left goes back to solo caches."""
@@ -121,8 +139,9 @@ class Group:
 class Batch:
     """Every decoding row, in groups. kinds: each layer's cache kind, None when rows cannot share a group."""
 
-    def __init__(self, kinds: list[CacheKind] | None) -> None:
+    def __init__(self, kinds: list[CacheKind] | None, weights_bytes: int) -> None:
         self._kinds = kinds
+        self._weights_bytes = weights_bytes
         self.groups: list[Group] = []
 
     def __len__(self) -> int:
@@ -136,15 +155,73 @@ class Batch:
         """Bytes of the caches of all groups."""
         return sum(group.allocated_bytes for group in self.groups)
 
+    @property
+    def ledger_bytes(self) -> int:
+        """What the caches of all rows may take: rows x group width, and one layer twice while rows join."""
+        charged = 0
+        widest_layer = 0
+        for group in self.groups:
+            layers = [
+                len(group.rows) * row_bytes for row_bytes in group.layer_bytes(capacity_for(group.layout.width + 1))
+            ]
+            charged += sum(layers)
+            widest_layer = max(widest_layer, *layers)
+        return charged + widest_layer
+
     def join(self, joiners: list[Group]) -> None:
-        """Takes prefilled rows into the one group there is; a split by length comes with its cost rule."""
-        if not self.groups:
-            self.groups.append(Group(self._kinds))
-        self.groups[0].join(joiners)
+        """Takes prefilled rows in: each where it adds least, or all anew where the cost rule says so."""
+        parts = [*self.groups, *joiners]
+        if len(parts) < 2:
+            self.groups = parts
+            return
+        cost = self._step_cost(parts[0])
+        homes: list[list[Group]] = [[group] for group in self.groups]
+        for joiner in joiners:
+            _place(joiner, homes, cost)
+        self._arrange([[row for group in home for row in group.rows] for home in homes], parts, cost)
 
     def leave(self, leavers: Iterable[Row]) -> None:
-        """Drops rows wherever they are, and groups that become empty."""
+        """Drops rows wherever they are, and groups that become empty; those left merge where that costs less."""
         gone = list(leavers)
+        rows_before = len(self)
         for group in self.groups:
             group.leave(gone)
         self.groups = [group for group in self.groups if group.rows]
+        if len(self.groups) > 1 and len(self) < rows_before:
+            self._arrange([group.rows for group in self.groups], self.groups, self._step_cost(self.groups[0]))
+
+    def _step_cost(self, sample: Group) -> StepCost:
+        return StepCost(self._weights_bytes, lambda width: sum(sample.layer_bytes(width)))
+
+    def _arrange(self, homes: list[list[Row]], parts: list[Group], cost: StepCost) -> None:
+        """Rows of `parts` into `homes`, or into the best partition when that is enough cheaper."""
+        lengths = {row: length for part in parts for row, length in zip(part.rows, part.lengths, strict=True)}
+        rows = list(lengths)
+        best = cost.best(list(lengths.values()))
+        better = [[rows[index] for index in sorted(indices)] for indices in best]
+        if cost.is_worth(
+            [[lengths[row] for row in home] for home in better], [[lengths[row] for row in home] for home in homes]
+        ):
+            homes = better
+        self.groups = [_gathered(set(home), parts) for home in homes]
+
+
+def _place(joiner: Group, homes: list[list[Group]], cost: StepCost) -> None:
+    """Puts the joiner into the home where a step then costs least, or into a new one."""
+
+    def added_bytes(home: list[Group]) -> int:
+        lengths = [length for group in home for length in group.lengths]
+        return cost.of([lengths + joiner.lengths]) - cost.of([lengths])
+
+    home = min([*homes, []], key=added_bytes)
+    if not home:
+        homes.append(home)
+    home.append(joiner)
+
+
+def _gathered(rows: set[Row], parts: list[Group]) -> Group:
+    """One group of these rows, from wherever they stand."""
+    pieces = [part.part(rows) for part in parts if not rows.isdisjoint(part.rows)]
+    if len(pieces) > 1:
+        pieces[0].join(pieces[1:])
+    return pieces[0]

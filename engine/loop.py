@@ -75,7 +75,7 @@ class EngineLoop:
         self._allocator = Allocator(parts.weights_bytes)
         self._reporter = Reporter(parts.board, parts.mailbox, self._roster, self._tally)
         self._kinds = parts.cache_plan.kinds(parts.model)
-        self._batch = Batch(self._kinds)
+        self._batch = Batch(self._kinds, parts.weights_bytes)
         self._prefilling = PrefillQueue()
         self._ready: list[Group] = []
         self._steps = 0

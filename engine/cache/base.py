@@ -31,3 +31,7 @@ class CacheKind(Protocol):
     def alone(self, cache: Any, index: int) -> Any:
         """Row `index` as a solo cache of its own: the bytes that its solo run would hold."""
         ...
+
+    def row_bytes(self, cache: Any, columns: int) -> int:
+        """What one row takes in a group of so many columns. cache: any of this kind, alone or batched, in use."""
+        ...

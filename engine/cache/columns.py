@@ -49,3 +49,8 @@ def blank(written: mx.array, capacity: int) -> mx.array:
     """A buffer of zeros for rows such as these, [B, H, any, D]."""
     rows, heads, _, dimension = written.shape
     return mx.zeros((rows, heads, capacity, dimension), written.dtype)
+
+
+def column_bytes(*buffers: mx.array) -> int:
+    """Bytes of one row's column over these buffers, [B, H, any, D] each."""
+    return sum(buffer.shape[1] * buffer.shape[3] * buffer.itemsize for buffer in buffers)

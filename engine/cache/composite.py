@@ -35,3 +35,7 @@ class CompositeKind:
         """Each of the layer's caches by its own kind."""
         pairs = zip(self._kinds, cache.caches, strict=True)
         return CacheList(*(kind.alone(part, index) for kind, part in pairs))
+
+    def row_bytes(self, cache: CacheList, columns: int) -> int:
+        """Of all of the layer's caches."""
+        return sum(kind.row_bytes(part, columns) for kind, part in zip(self._kinds, cache.caches, strict=True))

@@ -5,7 +5,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import KVCache
 
-from engine.cache.columns import blank, capacity_for, grown, stacked
+from engine.cache.columns import blank, capacity_for, column_bytes, grown, stacked
 from engine.cache.layout import Layout
 from engine.cache.masks import HEAD_AXES, Mask, with_axes
 
@@ -107,3 +107,7 @@ class FullKind:
         solo.values = mx.contiguous(values[index : index + 1, :, pad:, :])
         solo.offset = cache.layout.width - pad
         return solo
+
+    def row_bytes(self, cache: Any, columns: int) -> int:
+        """Keys and values of every column."""
+        return columns * column_bytes(cache.keys, cache.values)

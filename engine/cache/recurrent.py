@@ -32,6 +32,10 @@ class RecurrentKind:
         """Copies the row's states."""
         return _of([mx.contiguous(state[index : index + 1]) for state in _states(cache)])
 
+    def row_bytes(self, cache: ArraysCache, columns: int) -> int:
+        """The states, whatever the length."""
+        return sum(state.nbytes // state.shape[0] for state in _states(cache))
+
 
 def _states(cache: ArraysCache) -> list[mx.array]:
     states: list[Any] = cache.cache

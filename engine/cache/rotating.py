@@ -6,7 +6,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import RotatingKVCache
 
-from engine.cache.columns import capacity_for, grown, stacked
+from engine.cache.columns import capacity_for, column_bytes, grown, stacked
 from engine.cache.layout import Layout
 from engine.cache.masks import HEAD_AXES, Mask, with_axes
 from engine.cache.ring import Ring
@@ -108,6 +108,10 @@ class RotatingKind:
         keys, values = (mx.contiguous(last_columns(part[index : index + 1], cache.ring, live)) for part in cache.state)
         offset = cache.layout.width - cache.layout.pads[index]
         return RotatingKVCache.from_state((keys, values, offset, 0, self._window, live))
+
+    def row_bytes(self, cache: Any, columns: int) -> int:
+        """Keys and values of at most the window."""
+        return min(columns, self._window) * column_bytes(cache.keys, cache.values)
 
 
 def ring_capacity(columns: int, window: int) -> int:

@@ -94,7 +94,7 @@ def _vocabulary_size(model: nn.Module) -> int:
 
 
 class LoopDriver:
-    """An engine loop under a test's hand."""
+    """An engine loop under a test's hand. weights_bytes: as the cost rule sees them; so many keep rows in one group."""
 
     def __init__(
         self,
@@ -104,6 +104,7 @@ class LoopDriver:
         chunk_tokens: int = 128,
         grace_s: float = 30.0,
         cache_plan: CachePlan = DEFAULT_PLAN,
+        weights_bytes: int = 1 << 30,
     ) -> None:
         self.mailbox = FakeMailbox()
         self.board = StatusBoard(EPOCH, 0)
@@ -118,7 +119,7 @@ class LoopDriver:
                 stop=self.stop,
                 chunk_tokens=chunk_tokens,
                 grace_s=grace_s,
-                weights_bytes=0,
+                weights_bytes=weights_bytes,
                 cache_plan=cache_plan,
             )
         )

@@ -72,7 +72,7 @@ class Group:
             return
         assert self.kinds is not None, "rows of a model that cannot batch never share a group"
         sources = [index for index, family in enumerate(families) for _ in family]
-        layout = Layout([self.layout.pads[index] for index in sources], self.layout.width)
+        layout = self.layout.kept(sources)
         if len(self.rows) == 1:
             self.caches = [
                 kind.stack([cache] * len(sources), layout) for kind, cache in zip(self.kinds, self.caches, strict=True)

@@ -69,6 +69,19 @@ def test_filter_trims_what_no_row_holds() -> None:
     assert kept.make_mask(1) is not None
 
 
+def test_a_row_may_be_kept_twice() -> None:
+    """A prompt of several choices: both copies of a row of a wrapped ring hold what it held."""
+    batch = _stacked([12, 3])
+    for seed in range(3):
+        batch.update_and_fetch(drawn((2, 2, 1, 4), seed), drawn((2, 2, 1, 4), seed))
+        batch.layout.advance(1)
+    row = KIND.alone(batch, 1)
+    forked = KIND.keep(batch, [0, 1, 1], batch.layout.kept([0, 1, 1]))
+    assert forked.layout.pads == [0, 9, 9]
+    for index in (1, 2):
+        assert mx.array_equal(KIND.alone(forked, index).keys, row.keys).item()
+
+
 def test_full_rows_need_no_mask() -> None:
     """B8: once every row holds a whole window, all columns are for all, and no array is built."""
     batch = _stacked([20, 9])

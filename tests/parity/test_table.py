@@ -1,0 +1,22 @@
+"""C8: what batches and what does not is named beforehand."""
+
+from tests.parity.architectures import ARCHITECTURES
+from tests.parity.table import README, table
+
+SERIAL = {"llama4"}
+
+
+def test_the_readme_says_what_the_engine_finds() -> None:
+    """The table in the README is what the kinds declare and the probe proves, model by model."""
+    assert table() == README.read_text(encoding="utf-8")
+
+
+def test_only_named_models_are_served_serially() -> None:
+    """A model that falls back to serial without being named is a fault."""
+    served = {cells[1].strip(): cells[3].strip() for cells in map(_cells, README.read_text("utf-8").splitlines())}
+    assert {name for name in ARCHITECTURES if served[name] == "serial"} == SERIAL
+    assert {name for name, architecture in ARCHITECTURES.items() if not architecture.batches} == SERIAL
+
+
+def _cells(line: str) -> list[str]:
+    return [*line.split("|"), "", "", "", ""]

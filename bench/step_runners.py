@@ -22,6 +22,8 @@ from engine.cache.registry import kinds_of
 from engine.loop import EngineLoop, LoopParts
 from engine.mailbox import Client, Heard, SubmitHeard
 from engine.row import Row, RowKey, make_row
+from engine.sampling.grammar import GrammarCompiler, GrammarTokenizer
+from engine.sampling.masks import GrammarMasks
 from engine.status import StatusBoard
 from protocol.codec import encode, pack_ids
 from protocol.messages import (
@@ -41,6 +43,7 @@ PROMPT_TOKENS: Final = 32
 _ENDLESS_TOKENS: Final = 1_000_000
 _LEAST_ID: Final = 32
 _EPOCH: Final = Epoch("bench")
+_NO_GRAMMAR: Final = GrammarTokenizer(None, "these runners have no tokenizer")
 
 
 class Runner(Protocol):
@@ -109,7 +112,7 @@ class OurDecode:
     def _prefilled(self, row: Row) -> int:
         row.caches = make_prompt_cache(self._model)
         prefill.launch_chunk(self._model, row, PROMPT_TOKENS)
-        return prefill.first_token(self._model, row)
+        return prefill.first_token(self._model, row, GrammarMasks(_NO_GRAMMAR))
 
 
 class OurTurn:
@@ -129,6 +132,7 @@ class OurTurn:
                 chunk_tokens=PROMPT_TOKENS,
                 grace_s=0.0,
                 weights_bytes=_weights_bytes(model),
+                grammars=GrammarCompiler(_NO_GRAMMAR),
             )
         )
         while self._mailbox.largest_step_rows < len(prompts):

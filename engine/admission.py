@@ -2,7 +2,8 @@
 
 import math
 from collections import deque
-from itertools import islice
+from collections.abc import Iterator
+from itertools import islice, takewhile
 from typing import Final
 
 import msgspec
@@ -26,6 +27,7 @@ class Admission:
     def __init__(self, facts: ModelFacts) -> None:
         self._facts = facts
         self.waiting: deque[Row] = deque()
+        self._compiling: list[Row] = []
 
     def check(self, submit: Submit) -> None:
         """Raises EngineError, with the field as param, for a Submit that this engine cannot serve as asked."""
@@ -53,37 +55,59 @@ class Admission:
                 ErrorCode.QUEUE_FULL, f"{len(self.waiting)} requests are waiting; try again later", retry_after_s=1.0
             )
 
+    def queue(self, row: Row) -> None:
+        """Puts a row at the end. While its grammar compiles it keeps its place, and rows behind it may pass."""
+        self.waiting.append(row)
+        if row.compiling is not None:
+            self._compiling.append(row)
+
+    @property
+    def compiling_rows(self) -> int:
+        """How many of the waiting rows wait for their grammars."""
+        return len(self._compiling)
+
+    def compiled(self) -> list[Row]:
+        """Rows whose grammar is compiled or refused since the last call: each is told once."""
+        if not self._compiling:
+            return []
+        done = [row for row in self._compiling if row.compiling is None or row.compiling.done()]
+        self._compiling = [row for row in self._compiling if row not in done]
+        return done
+
     def can_admit(self, live_rows: int) -> bool:
-        """Whether the head of the queue may start. live_rows: prefilling, ready and decoding ones.
+        """Whether a row of the queue may start. live_rows: prefilling, ready and decoding ones.
 
         The choices of one request start together, so that their prompt is prefilled once.
         """
         max_rows = self._facts.limits.max_rows
-        if not self.waiting or live_rows >= max_rows:
+        if len(self.waiting) == len(self._compiling) or live_rows >= max_rows:
             return False
-        siblings = sum(row.is_sibling_of(self.waiting[0]) for row in islice(self.waiting, max_rows))
-        return live_rows + siblings <= max_rows
+        startable = list(islice(self._startable(), max_rows))
+        return live_rows + sum(row.is_sibling_of(startable[0]) for row in startable) <= max_rows
 
     def admit(self) -> list[Row]:
-        """Takes the head of the queue, and the siblings next to it."""
-        head = self.waiting.popleft()
-        admitted = [head]
-        while self.waiting and len(admitted) < self._facts.limits.max_rows and self.waiting[0].is_sibling_of(head):
-            admitted.append(self.waiting.popleft())
+        """Takes the first row that does not wait for its grammar, and the siblings next to it."""
+        startable = islice(self._startable(), self._facts.limits.max_rows)
+        head = next(startable)
+        admitted = [head, *takewhile(head.is_sibling_of, startable)]
+        self.remove(set(admitted))
         return admitted
+
+    def _startable(self) -> Iterator[Row]:
+        return (row for row in self.waiting if row.compiling is None)
 
     def remove(self, ended: set[Row]) -> None:
         """Forgets rows that ended while they waited."""
         self.waiting = deque(row for row in self.waiting if row not in ended)
+        self._compiling = [row for row in self._compiling if row not in ended]
 
     def _check_supported(self, submit: Submit) -> None:
         if submit.model != self._facts.id:
             raise EngineError(
                 ErrorCode.MODEL_NOT_FOUND, f"{submit.model} is not served here; {self._facts.id} is", param="model"
             )
-        for name in ("grammar", "adapter"):
-            if getattr(submit, name) is not None:
-                raise EngineError(ErrorCode.UNSUPPORTED, f"{name} is not supported by this engine yet", param=name)
+        if submit.adapter is not None:
+            raise EngineError(ErrorCode.UNSUPPORTED, "adapter is not supported by this engine yet", param="adapter")
         if submit.logprobs is not None and submit.logprobs.of_prompt:
             raise EngineError(
                 ErrorCode.UNSUPPORTED, "log-probabilities of the prompt are not supported yet", param="logprobs"

@@ -1,4 +1,4 @@
-"""One decode step in three parts, so that the host works while the device does: forward, sample, read."""
+"""One decode step in parts, so that the host works while the device does: forward, sample, read."""
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -12,6 +12,11 @@ def launch_forward(model: nn.Module, group: Group) -> mx.array:
     logits = model(group.register[:, None], cache=group.caches)[:, -1, :]
     group.layout.advance(1)
     return logits
+
+
+def launch_logits(logits: mx.array) -> None:
+    """Sets the device to work on step n while the host still has to say what may be sampled from it."""
+    mx.async_eval(logits)
 
 
 def launch_sample(logits: mx.array, group: Group) -> mx.array:

@@ -25,6 +25,8 @@ from engine.prefill_queue import PrefillQueue
 from engine.report import Progress, Reporter
 from engine.retire import Roster, Tally
 from engine.row import Row, RowKey, make_row
+from engine.sampling.grammar import GrammarCompiler
+from engine.sampling.masks import GrammarMasks
 from engine.status import StatusBoard
 from protocol.errors import ErrorCode
 from protocol.messages import Cancel, FinishReason, ModelFacts, Submit
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 
 # How long an idle loop sleeps at most before it looks at leases and at the stop flag.
 IDLE_WAIT_MS: Final = 250
+# The same while all that is to do is done by the threads that compile grammars.
+COMPILE_WAIT_MS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +54,19 @@ class LoopParts:
     chunk_tokens: int
     grace_s: float
     weights_bytes: int
+    grammars: GrammarCompiler
     cache_plan: CachePlan = DEFAULT_PLAN
 
 
 class Launched(NamedTuple):
-    """A group whose next step the device works on, and the register of the step before, still to be read."""
+    """A group whose next step the device works on, and the register of the step before, still to be read.
+
+    logits: of the next step, where what is read says what may be sampled from them: [B, V].
+    """
 
     group: Group
     register: mx.array
+    logits: mx.array | None = None
 
 
 class EngineLoop:
@@ -76,6 +85,7 @@ class EngineLoop:
         self._reporter = Reporter(parts.board, parts.mailbox, self._roster, self._tally)
         self._kinds = parts.cache_plan.kinds(parts.model)
         self._batch = Batch(self._kinds, parts.weights_bytes)
+        self._masks = GrammarMasks(parts.grammars.tokenizer)
         self._prefilling = PrefillQueue()
         self._ready: list[Group] = []
         self._steps = 0
@@ -92,7 +102,7 @@ class EngineLoop:
 
     def turn(self) -> None:
         """One round of the loop; waits for mail when there is nothing to do."""
-        self._hear(0 if self._roster.rows else IDLE_WAIT_MS)
+        self._hear(self._wait_ms())
         self._admit()
         self._prefill()
         self._decode()
@@ -100,6 +110,11 @@ class EngineLoop:
         self._publish_when_due()
 
     # --- hear -----------------------------------------------------------------------------------
+
+    def _wait_ms(self) -> int:
+        if not self._roster.rows:
+            return IDLE_WAIT_MS
+        return COMPILE_WAIT_MS if len(self._roster.rows) == self._admission.compiling_rows else 0
 
     def _hear(self, wait_ms: int) -> None:
         for heard in self._mailbox.hear(time.monotonic(), wait_ms):
@@ -124,16 +139,21 @@ class EngineLoop:
             if key in self._roster.rows:
                 raise EngineError(ErrorCode.DUPLICATE_ID, f"{key.id} is running already", param="id")
             self._admission.check(submit)
+            compiling = None if submit.grammar is None else self._parts.grammars.start(submit.grammar)
         except EngineError as error:
-            self._tally.rejected += 1
-            log.info("row.rejected", extra={"id": key.id, "code": error.code, "why": error.message})
-            self._mailbox.reject(key.client, error, submit.id)
+            self._reject(key, error)
             return
         row = make_row(key, submit, self._parts.facts, time.monotonic())
+        row.compiling = compiling
         self._roster.add(row)
-        self._admission.waiting.append(row)
+        self._admission.queue(row)
         if row.emitted >= row.limit:
             self._roster.end(row, "length", time.monotonic())
+
+    def _reject(self, key: RowKey, error: EngineError) -> None:
+        self._tally.rejected += 1
+        log.info("row.rejected", extra={"id": key.id, "code": error.code, "why": error.message})
+        self._mailbox.reject(key.client, error, key.id)
 
     def _cancel(self, client: bytes, cancel: Cancel) -> None:
         """A Cancel may cross the row's own finish on the wire: then there is nothing to end."""
@@ -169,11 +189,25 @@ class EngineLoop:
     # --- admit and prefill ----------------------------------------------------------------------
 
     def _admit(self) -> None:
+        self._settle_grammars()
         live = len(self._prefilling) + sum(len(group.rows) for group in self._ready) + len(self._batch)
         while self._admission.can_admit(live):
             for row in self._admission.admit():
                 self._prefilling.add(row)
                 live += 1
+
+    def _settle_grammars(self) -> None:
+        """Rows whose grammars are compiled may start; those whose grammars are refused never ran."""
+        for row in self._admission.compiled():
+            try:
+                row.follow_grammar(self._parts.grammars.tokenizer.eos_ids)
+            except EngineError as error:
+                self._roster.withdraw(row)
+                self._reject(row.key, error)
+                continue
+            if row.grammar is not None and row.grammar.is_satisfied:
+                self._roster.end(row, "stop", time.monotonic())
+        self._remove_ended()
 
     def _prefill(self) -> None:
         """As long as it takes while nobody waits for a step; else one gap, and of a long row one chunk."""
@@ -249,7 +283,7 @@ class EngineLoop:
         with self._contained([row], ErrorCode.PREFILL_FAILED):
             if row.caches is None:
                 row.caches = make_prompt_cache(self._model)
-            token = prefill.first_token(self._model, row)
+            token = prefill.first_token(self._model, row, self._masks)
             if self._roster.take_token(row, token, time.monotonic()):
                 self._ready.append(Group.of_one(self._kinds, row, token))
 
@@ -258,8 +292,6 @@ class EngineLoop:
         for group in self._batch.groups:
             with self._contained(group.rows, ErrorCode.DECODE_FAILED):
                 self._take(Launched(group, group.register))
-            for row in group.rows:
-                row.has_unread = False
         self._tell()
 
     # --- decode ---------------------------------------------------------------------------------
@@ -275,6 +307,9 @@ class EngineLoop:
         for launch in launched:
             with self._contained(launch.group.rows, ErrorCode.DECODE_FAILED):
                 self._take(launch)
+                if launch.logits is not None:
+                    logits = self._masks.laid_over(launch.logits, launch.group.rows)
+                    launch.group.register = decode.launch_sample(logits, launch.group)
             for row in launch.group.rows:
                 row.has_unread = True
         self._remove_ended()
@@ -291,12 +326,18 @@ class EngineLoop:
         self._remove_ended()
 
     def _launch(self, group: Group) -> Launched | None:
-        """Starts step n before step n-1 is read. None when it could not be built: then the rows have ended."""
+        """Starts step n before step n-1 is read. None when it could not be built: then the rows have ended.
+
+        Beside a grammar only its forward: which tokens may follow is known once step n-1 is read.
+        """
         register = group.register
         if all(row.is_last_token_pending for row in group.rows):
             return Launched(group, register)
         with self._contained(group.rows, ErrorCode.DECODE_FAILED):
             logits = decode.launch_forward(self._model, group)
+            if any(row.grammar is not None for row in group.rows):
+                decode.launch_logits(logits)
+                return Launched(group, register, logits)
             group.register = decode.launch_sample(logits, group)
             return Launched(group, register)
         return None
@@ -310,6 +351,7 @@ class EngineLoop:
         now = time.monotonic()
         for row, token in zip(rows, tokens, strict=True):
             if row.has_unread:
+                row.has_unread = False
                 self._roster.take_token(row, token, now)
 
     @contextmanager

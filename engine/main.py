@@ -27,7 +27,8 @@ from engine.memory import limit_device_memory
 from engine.model.facts import model_facts
 from engine.model.load import LoadedModel, find_model, load_model
 from engine.model.support import Support, probe_batching
-from engine.model.tokenizer_files import TokenizerFiles
+from engine.model.tokenizer_files import TOKENIZER_NAME, TokenizerFiles
+from engine.sampling.grammar import GrammarCompiler, GrammarTokenizer
 from engine.sampling.sampler import HONOURED_FIELDS
 from engine.settings import Settings
 from engine.status import StatusBoard
@@ -128,17 +129,17 @@ def _run(settings: Settings, signals: StopSignals, started_s: float) -> None:
         requests = bind_requests(context, folder)
         # The last Step and the Goodbye leave in the background: closing waits for them, but not for ever.
         opened.callback(requests.close, linger=_LAST_WORDS_MS)
-        loop = _prepare(settings, board, requests, signals.stop)
+        parts = _prepare(settings, board, requests, signals.stop)
+        opened.callback(parts.grammars.close)
+        loop = EngineLoop(parts)
         signals.can_drain = True
         board.set_phase("ready")
         log.info("engine.ready", extra={"start_s": time.monotonic() - started_s, "epoch": board.epoch})
         loop.run()
 
 
-def _prepare(
-    settings: Settings, board: StatusBoard, requests: "zmq.Socket[bytes]", stop: threading.Event
-) -> EngineLoop:
-    """Loads and warms the model; returns the loop that serves it."""
+def _prepare(settings: Settings, board: StatusBoard, requests: "zmq.Socket[bytes]", stop: threading.Event) -> LoopParts:
+    """Loads and warms the model; returns what the loop that serves it is made of."""
     limit_device_memory()
     path = find_model(settings.model)
     tokenizer = TokenizerFiles.read(path, trust_remote_code=settings.trust_remote_code)
@@ -149,19 +150,24 @@ def _prepare(
     board.set_model(_model_status(facts), support.batching)
     log.info("model.ready", extra=msgspec.structs.asdict(facts))
     welcome = Welcome(epoch=board.epoch, protocol_version=PROTOCOL_VERSION, facts=facts, tokenizer=tokenizer.manifest)
-    return EngineLoop(
-        LoopParts(
-            model=loaded.model,
-            mailbox=Mailbox(requests, welcome, tokenizer, settings.lease_s),
-            board=board,
-            facts=facts,
-            stop=stop,
-            chunk_tokens=settings.prefill_step_size or CHUNK_TOKENS[loaded.device],
-            grace_s=settings.grace_s,
-            weights_bytes=loaded.weights_bytes,
-            cache_plan=support.cache_plan,
-        )
+    return LoopParts(
+        model=loaded.model,
+        mailbox=Mailbox(requests, welcome, tokenizer, settings.lease_s),
+        board=board,
+        facts=facts,
+        stop=stop,
+        chunk_tokens=settings.prefill_step_size or CHUNK_TOKENS[loaded.device],
+        grace_s=settings.grace_s,
+        weights_bytes=loaded.weights_bytes,
+        grammars=GrammarCompiler(_grammar_tokenizer(tokenizer, facts)),
+        cache_plan=support.cache_plan,
     )
+
+
+def _grammar_tokenizer(tokenizer: TokenizerFiles, facts: ModelFacts) -> GrammarTokenizer:
+    content = tokenizer.content(TOKENIZER_NAME)
+    assert content is not None, "the files were read with it"
+    return GrammarTokenizer.read(content, facts.vocabulary_size, facts.eos_ids)
 
 
 def _warm(loaded: LoadedModel, board: StatusBoard, max_rows: int) -> Support:

@@ -10,6 +10,7 @@ from engine.batch import Group
 from engine.cache.base import CacheKind
 from engine.decode import read
 from engine.row import Row
+from engine.sampling.masks import GrammarMasks
 from engine.sampling.sampler import plan_sampling, sample
 
 
@@ -46,11 +47,11 @@ def wait_for_chunk(caches: list[Any]) -> None:
     mx.eval(_arrays(caches))
 
 
-def first_token(model: nn.Module, row: Row) -> int:
+def first_token(model: nn.Module, row: Row, masks: GrammarMasks) -> int:
     """Forwards the last prompt token and reads what it samples."""
     last = mx.array(row.to_prefill[-1:], dtype=mx.uint32)
     logits = model(last[None], cache=row.caches)[:, -1, :]
-    sampled = sample(logits, plan_sampling([row]), last)
+    sampled = sample(masks.laid_over(logits, [row]), plan_sampling([row]), last)
     mx.async_eval(sampled.arrays)
     row.prefilled = len(row.to_prefill)
     return read(sampled.tokens)[0]

@@ -7,6 +7,7 @@ import msgspec
 
 from engine.outbox import Outbox
 from engine.row import Row, RowKey
+from engine.sampling.grammar import RowGrammar
 from protocol.errors import ErrorCode
 from protocol.messages import Finish, FinishReason
 from protocol.status import Counters
@@ -66,22 +67,43 @@ class Roster:
     def take_token(self, row: Row, token: int, now: float) -> bool:
         """A token that was read for the row. Returns whether the row goes on. now: monotonic seconds.
 
-        A stop token ends the row without being delivered, also when it is the last one allowed.
+        A stop token ends the row without being delivered, also when it is the last one allowed. So does a
+        token after which the row's grammar has no other, but it is delivered.
         """
         self._tally.generated_tokens += 1
         if row.first_token_at is None:
             row.first_token_at = now
         logprobs = row.unread_logprobs.popleft().read() if row.unread_logprobs else None
+        if row.grammar is not None and not self._is_sound(row, row.grammar, now):
+            return False
         if token in row.stop_ids:
             self._end(row, row.finish("stop", now, stop_id=token))
             return False
+        if row.grammar is not None:
+            row.grammar.take(token)
+            if not self._is_sound(row, row.grammar, now):
+                return False
         row.emitted += 1
         row.told.append(token)
         self._outbox.add_token(row, token, logprobs)
-        if row.emitted < row.limit:
-            return True
-        self.end(row, "length", now)
-        return False
+        if row.grammar is not None and row.grammar.is_satisfied:
+            self.end(row, "stop", now)
+        elif row.emitted >= row.limit:
+            self.end(row, "length", now)
+        return row.key in self.rows
+
+    def _is_sound(self, row: Row, grammar: RowGrammar, now: float) -> bool:
+        """Ends a row whose grammar cannot go on: at a limit, or where no token was left to it."""
+        fault = grammar.fault
+        if fault is not None:
+            self.fail(row, fault.code, fault.message, now)
+        return fault is None
+
+    def withdraw(self, row: Row) -> None:
+        """Forgets a row that is answered with a Rejected instead of a finish."""
+        if self.rows.pop(row.key, None) is not None:
+            self._with_deadline.discard(row)
+            self.ended.add(row)
 
     def end(self, row: Row, reason: FinishReason, now: float) -> None:
         """Ends a row in whatever state it is."""

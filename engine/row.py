@@ -4,6 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from engine.sampling.grammar import CompiledGrammar, RowGrammar, row_grammar
 from protocol.codec import unpack_ids
 from protocol.messages import Finish, FinishReason, ModelFacts, Submit, SubmitId, Timings, TokenLogprobs, Usage
 
@@ -30,7 +31,8 @@ class Row:
     to_prefill: prompt and replayed tokens. drawn: samples launched, which leads `emitted` (tokens read)
     by at most one. limit: tokens to emit at most. caches: one per layer until the row joins a batch.
     has_unread: the batch register holds a token of this row that nobody has read. told: tokens emitted here,
-    without replayed ones. unread_logprobs: of samples launched and not read, oldest first.
+    without replayed ones. unread_logprobs: of samples launched and not read, oldest first. compiling: the grammar that
+    the row waits for; then it is its grammar.
     """
 
     key: RowKey
@@ -48,6 +50,8 @@ class Row:
     has_unread: bool = False
     prefill_began_at: float | None = None
     first_token_at: float | None = None
+    compiling: CompiledGrammar | None = None
+    grammar: RowGrammar | None = None
     told: list[int] = field(default_factory=list[int])
     unread_logprobs: deque[UnreadLogprobs] = field(default_factory=deque[UnreadLogprobs])
 
@@ -77,6 +81,13 @@ class Row:
         known = self.to_prefill[-count - 1 :] + self.told[-count - 1 :]
         before = known if self.has_unread else known[:-1]
         return before[-count:] if count else []
+
+    def follow_grammar(self, eos_ids: frozenset[int]) -> None:
+        """Takes up the compiled grammar, whose ends of text are ends of the row. Raises EngineError if refused."""
+        assert self.compiling is not None
+        self.grammar = row_grammar(self.compiling, self.to_prefill[self.prompt_tokens :])
+        self.compiling = None
+        self.stop_ids |= eos_ids
 
     def finish(self, reason: FinishReason, now: float, stop_id: int | None = None) -> Finish:
         """The row's one terminal word. The ending stop token counts as a completion token."""

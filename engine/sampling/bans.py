@@ -79,12 +79,12 @@ def without_banned(logits: mx.array, bans: Bans, window: mx.array | None) -> mx.
 
 
 def without_early_stops(logits: mx.array, rows: list[Row]) -> mx.array:
-    """Stop tokens of rows that are under their min_tokens become impossible."""
+    """Stop tokens of rows that are under their min_tokens become impossible; a grammar's mask sees to its own."""
     vocabulary_size = logits.shape[-1]
     pairs = [
         (place, id_)
         for place, row in enumerate(rows)
-        if row.drawn < row.submit.min_tokens
+        if row.drawn < row.submit.min_tokens and row.grammar is None
         for id_ in row.stop_ids
         if id_ < vocabulary_size
     ]

@@ -35,6 +35,11 @@ class GrammarTokenizer:
     trie: LLTokenizer | None
     unusable_because: str | None = None
 
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """What ends a text whose grammar is satisfied; also a guess, where the model names none."""
+        return frozenset() if self.trie is None else frozenset(self.trie.eos_tokens)
+
     @classmethod
     def read(cls, tokenizer_json: bytes, vocabulary_size: int, eos_ids: Sequence[int]) -> "GrammarTokenizer":
         """Takes about 10 µs a token, and holds the interpreter lock: so it is made before the model is ready.
@@ -72,25 +77,21 @@ class RowGrammar:
         return self._matcher.is_stopped() and not self._matcher.is_error()
 
     @property
+    def fault(self) -> EngineError | None:
+        """EngineError(DECODE_FAILED) when the matcher was given what does not fit, or has hit a limit."""
+        if not self._matcher.is_error():
+            return None
+        why = self._matcher.get_error()[:_SHOWN_LENGTH]
+        return EngineError(ErrorCode.DECODE_FAILED, f"the grammar cannot go on: {why}")
+
+    @property
     def forced(self) -> list[int]:
         """The next tokens, where the grammar leaves no choice of text; in the tokenizer's own split of it."""
         return self._matcher.compute_ff_tokens()
 
-    def take(self, tokens: Sequence[int]) -> None:
-        """Advances. Raises EngineError(DECODE_FAILED) for tokens that the grammar does not allow here."""
-        if not self._matcher.consume_tokens(list(tokens)):
-            raise self.fault()
-
-    def check(self) -> None:
-        """Raises EngineError(DECODE_FAILED) when the matcher has hit a limit."""
-        if self._matcher.is_error():
-            raise self.fault()
-
-    def fault(self) -> EngineError:
-        """What the matcher says is wrong."""
-        return EngineError(
-            ErrorCode.DECODE_FAILED, f"the grammar cannot go on: {self._matcher.get_error()[:_SHOWN_LENGTH]}"
-        )
+    def take(self, token: int) -> None:
+        """Advances by one token; one that is not allowed here is a fault from now on."""
+        self._matcher.consume_token(token)
 
 
 class GrammarCompiler:
@@ -123,12 +124,17 @@ class GrammarCompiler:
 
 def row_grammar(compiled: CompiledGrammar, generated: Sequence[int]) -> RowGrammar:
     """A row's own state, after the tokens it has got already. Raises EngineError for a grammar that is refused."""
-    grammar = RowGrammar(compiled.result(timeout=0).deep_copy())
-    if generated:
-        try:
-            grammar.take(generated)
-        except EngineError as error:
-            raise refused(f"the tokens delivered so far do not fit the grammar: {error.message}") from error
+    error = compiled.exception(timeout=0)
+    if isinstance(error, EngineError):
+        raise error
+    if error is not None:
+        raise refused(f"the grammar's compiler failed: {type(error).__name__}: {error}") from error
+    grammar = RowGrammar(compiled.result().deep_copy())
+    for token in generated:
+        grammar.take(token)
+    fault = grammar.fault
+    if fault is not None:
+        raise refused(f"the tokens delivered so far do not fit the grammar: {fault.message}")
     return grammar
 
 

@@ -174,9 +174,9 @@ def test_first_row_keeps_its_cache_objects(driver: LoopDriver, monkeypatch: pyte
     prefilled: list[Any] = []
     original = prefill.first_token
 
-    def recording(model: Any, row: Any) -> int:
+    def recording(model: Any, row: Any, masks: Any) -> int:
         prefilled.extend(row.caches)
-        return original(model, row)
+        return original(model, row, masks)
 
     monkeypatch.setattr(prefill, "first_token", recording)
     driver.submit("a", prompt_of(5))

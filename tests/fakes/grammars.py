@@ -9,7 +9,7 @@ from engine.sampling.grammar import GrammarCompiler, GrammarTokenizer, RowGramma
 from protocol.messages import Grammar, GrammarKind
 
 EOS_ID = MARKERS.index(TURN_END)
-VOCABULARY_SIZE = 300
+VOCABULARY_SIZE = 512
 
 
 @functools.cache

@@ -29,6 +29,7 @@ from protocol.messages import (
     SubmitId,
     TokenPrompt,
 )
+from tests.fakes.grammars import compiler
 
 CLIENT = b"client"
 EPOCH = Epoch("epoch")
@@ -121,6 +122,7 @@ class LoopDriver:
                 grace_s=grace_s,
                 weights_bytes=weights_bytes,
                 cache_plan=cache_plan,
+                grammars=compiler(),
             )
         )
         self.turns = 0
@@ -142,9 +144,12 @@ class LoopDriver:
         self.mailbox.incoming.append(CancelHeard(client, Cancel(epoch=EPOCH, id=SubmitId(id_), reason=reason)))
 
     def turn(self, count: int = 1) -> None:
-        """Runs some turns."""
+        """Runs some turns. Between two of them every grammar is compiled: what is seen does not hang on time."""
         for _ in range(count):
             self.loop.turn()
+            for row in self.loop._admission.waiting:
+                if row.compiling is not None:
+                    row.compiling.exception(timeout=30)
             self.turns += 1
 
     def run_until_idle(self, limit: int = 2_000) -> None:

@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import mlx.core as mx
+import msgspec
+import numpy as np
 import pytest
 
 from engine import decode
@@ -242,6 +244,24 @@ def test_masks_are_filled_between_read_and_sample(
     events.clear()
     driver.turn(2)
     assert events == ["launch_forward", "launch_sample", "read"] * 2
+
+
+def test_masks_come_before_penalties_and_draws(driver: LoopDriver) -> None:
+    """A grammar row with every setting draws what a free row draws from the same allowed tokens."""
+    settings = Sampling(temperature=1.0, top_k=20, repetition_penalty=1.6, frequency_penalty=2.0, frequency_context=0)
+    words = compiled("regex", "[a-z]+").matcher.compute_bitmask()
+    ids = tuple(np.flatnonzero(np.unpackbits(np.frombuffer(words, np.uint8), bitorder="little")).tolist())
+    assert len(ids) > 100
+    shared = {"max_tokens": 40, "seed": 11, "ignore_eos": True}
+    allowed = msgspec.structs.replace(settings, allowed_ids=ids)
+    driver.submit("free", prompt_of(5), sampling=allowed, **shared)
+    for index in range(5):
+        driver.submit(f"greedy{index}", prompt_of(7, index), max_tokens=4 + 5 * index)
+    driver.submit("grammar", prompt_of(5), sampling=settings, grammar=Grammar(kind="regex", text="[a-z]+"), **shared)
+    driver.run_until_idle()
+    assert driver.tokens("grammar") == driver.tokens("free")
+    assert len(set(driver.tokens("grammar"))) > 20
+    assert driver.tokens("greedy4") == solo_tokens(tiny_model("llama"), prompt_of(7, 4), 24)
 
 
 def test_a_matcher_at_its_limit_ends_its_row_alone(driver: LoopDriver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,9 @@ from mlx_lm.models.cache import make_prompt_cache
 from engine import decode, prefill
 from engine.batch import Batch, Group
 from engine.cache.registry import kinds_of
-from engine.loop import EngineLoop, LoopParts
+from engine.loop import EngineLoop
 from engine.mailbox import Client, Heard, SubmitHeard
+from engine.parts import LoopParts
 from engine.row import Row, RowKey, make_row
 from engine.sampling.grammar import GrammarCompiler, GrammarTokenizer
 from engine.sampling.masks import GrammarMasks

@@ -1,35 +1,30 @@
 """The loop: hear, admit, prefill, decode, tell. The only thread that touches MLX; owns the schedule."""
 
 import logging
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, NamedTuple, assert_never
 
 import mlx.core as mx
-import mlx.nn as nn
 from mlx_lm.models.cache import make_prompt_cache
 
 from engine import decode, prefill
 from engine.admission import Admission
 from engine.batch import Batch, Group
-from engine.cache.plan import DEFAULT_PLAN, CachePlan
 from engine.errors import EngineError
 from engine.gap import Gap
-from engine.mailbox import CancelHeard, ClientLost, Mailbox, SubmitHeard
+from engine.mailbox import CancelHeard, ClientLost, SubmitHeard
 from engine.memory import Allocator
 from engine.outbox import Outbox
+from engine.parts import LoopParts
 from engine.prefill_queue import PrefillQueue
 from engine.report import Progress, Reporter
-from engine.retire import Roster, Tally
+from engine.retire import Roster, Tally, finish_reason_of
 from engine.row import Row, RowKey, make_row
-from engine.sampling.grammar import GrammarCompiler
 from engine.sampling.masks import GrammarMasks
-from engine.status import StatusBoard
 from protocol.errors import ErrorCode
-from protocol.messages import Cancel, FinishReason, ModelFacts, Submit
+from protocol.messages import Cancel, Submit
 
 log = logging.getLogger(__name__)
 
@@ -37,25 +32,6 @@ log = logging.getLogger(__name__)
 IDLE_WAIT_MS: Final = 250
 # The same while all that is to do is done by the threads that compile grammars.
 COMPILE_WAIT_MS: Final = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopParts:
-    """What a loop is made of. chunk_tokens: of one prefill chunk.
-
-    grace_s: how long live rows may go on once `stop` is set.
-    """
-
-    model: nn.Module
-    mailbox: Mailbox
-    board: StatusBoard
-    facts: ModelFacts
-    stop: threading.Event
-    chunk_tokens: int
-    grace_s: float
-    weights_bytes: int
-    grammars: GrammarCompiler
-    cache_plan: CachePlan = DEFAULT_PLAN
 
 
 class Launched(NamedTuple):
@@ -160,7 +136,7 @@ class EngineLoop:
         row = self._roster.rows.get(RowKey(client, cancel.id))
         if row is not None:
             log.info("row.cancelled", extra={"id": row.key.id, "reason": cancel.reason})
-            self._roster.end(row, _finish_reason(cancel), time.monotonic())
+            self._roster.end(row, finish_reason_of(cancel), time.monotonic())
 
     def _end_client(self, lost: ClientLost) -> None:
         now = time.monotonic()
@@ -405,15 +381,3 @@ class EngineLoop:
         if now >= self._drain_ends_at:
             for row in list(self._roster.rows.values()):
                 self._roster.fail(row, ErrorCode.SHUTTING_DOWN, "the engine was stopped before the end", now)
-
-
-def _finish_reason(cancel: Cancel) -> FinishReason:
-    match cancel.reason:
-        case "stop":
-            return "stop"
-        case "deadline":
-            return "deadline"
-        case "gone" | "user":
-            return "cancelled"
-        case _:
-            assert_never(cancel.reason)

@@ -21,13 +21,14 @@ import zmq
 from engine import openblas
 from engine.errors import EngineError
 from engine.heartbeat import Heartbeat, HeartbeatSettings
-from engine.loop import EngineLoop, LoopParts
+from engine.loop import EngineLoop
 from engine.mailbox import Mailbox
 from engine.memory import limit_device_memory
 from engine.model.facts import model_facts
 from engine.model.load import LoadedModel, find_model, load_model
 from engine.model.support import Support, probe_batching
 from engine.model.tokenizer_files import TOKENIZER_NAME, TokenizerFiles
+from engine.parts import LoopParts
 from engine.sampling.grammar import GrammarCompiler, GrammarTokenizer
 from engine.sampling.sampler import HONOURED_FIELDS
 from engine.settings import Settings

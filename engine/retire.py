@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from typing import assert_never
 
 import msgspec
 
@@ -9,7 +10,7 @@ from engine.outbox import Outbox
 from engine.row import Row, RowKey
 from engine.sampling.grammar import RowGrammar
 from protocol.errors import ErrorCode
-from protocol.messages import Finish, FinishReason
+from protocol.messages import Cancel, Finish, FinishReason
 from protocol.status import Counters
 
 log = logging.getLogger(__name__)
@@ -138,3 +139,16 @@ class Roster:
                 "decode_ms": finish.timings.decode_ms,
             },
         )
+
+
+def finish_reason_of(cancel: Cancel) -> FinishReason:
+    """How a row ends that its client has ended."""
+    match cancel.reason:
+        case "stop":
+            return "stop"
+        case "deadline":
+            return "deadline"
+        case "gone" | "user":
+            return "cancelled"
+        case _:
+            assert_never(cancel.reason)

@@ -8,8 +8,9 @@ import mlx.nn as nn
 
 from engine.cache.plan import DEFAULT_PLAN, CachePlan
 from engine.errors import EngineError
-from engine.loop import EngineLoop, LoopParts
+from engine.loop import EngineLoop
 from engine.mailbox import CancelHeard, Client, ClientLost, Heard, SubmitHeard
+from engine.parts import LoopParts
 from engine.status import StatusBoard
 from protocol.codec import decode_from_engine, encode, pack_ids, unpack_ids
 from protocol.messages import (

@@ -1,0 +1,31 @@
+"""What an engine loop is made of, put together once at start."""
+
+import threading
+from dataclasses import dataclass
+
+import mlx.nn as nn
+
+from engine.cache.plan import DEFAULT_PLAN, CachePlan
+from engine.mailbox import Mailbox
+from engine.sampling.grammar import GrammarCompiler
+from engine.status import StatusBoard
+from protocol.messages import ModelFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopParts:
+    """What a loop is made of. chunk_tokens: of one prefill chunk.
+
+    grace_s: how long live rows may go on once `stop` is set.
+    """
+
+    model: nn.Module
+    mailbox: Mailbox
+    board: StatusBoard
+    facts: ModelFacts
+    stop: threading.Event
+    chunk_tokens: int
+    grace_s: float
+    weights_bytes: int
+    grammars: GrammarCompiler
+    cache_plan: CachePlan = DEFAULT_PLAN

@@ -229,6 +229,7 @@ class EngineLoop:
         if tokens:
             self._read_beside_chunk()
             prefill.wait_for_chunk(row.caches)
+            prefill.quantize(self._parts.cache_plan, row.caches, row.prefilled)
         self._tally.prompt_tokens += tokens
         if row.remaining_prefill_tokens > 1:
             self._allocator.chunk_done()
@@ -260,6 +261,7 @@ class EngineLoop:
             if row.caches is None:
                 row.caches = make_prompt_cache(self._model)
             token = prefill.first_token(self._model, row, self._masks)
+            prefill.quantize(self._parts.cache_plan, row.caches, row.prefilled)
             if self._roster.take_token(row, token, time.monotonic()):
                 self._ready.append(Group.of_one(self._kinds, row, token))
 
@@ -310,6 +312,8 @@ class EngineLoop:
         if all(row.is_last_token_pending for row in group.rows):
             return Launched(group, register)
         with self._contained(group.rows, ErrorCode.DECODE_FAILED):
+            if self._parts.cache_plan.start_tokens:
+                prefill.quantize(self._parts.cache_plan, group.caches, group.layout.width)
             logits = decode.launch_forward(self._model, group)
             if any(row.grammar is not None for row in group.rows):
                 decode.launch_logits(logits)

@@ -19,12 +19,14 @@ import msgspec
 import zmq
 
 from engine import openblas
+from engine.cache.scheme import KvScheme, read_scheme
 from engine.errors import EngineError
 from engine.heartbeat import Heartbeat, HeartbeatSettings
 from engine.loop import EngineLoop
 from engine.mailbox import Mailbox
 from engine.memory import limit_device_memory
 from engine.model.facts import model_facts
+from engine.model.kv_layers import layer_count
 from engine.model.load import LoadedModel, find_model, load_model
 from engine.model.support import Support, probe_batching
 from engine.model.tokenizer_files import TOKENIZER_NAME, TokenizerFiles
@@ -144,9 +146,10 @@ def _prepare(settings: Settings, board: StatusBoard, requests: "zmq.Socket[bytes
     limit_device_memory()
     path = find_model(settings.model)
     tokenizer = TokenizerFiles.read(path, trust_remote_code=settings.trust_remote_code)
+    scheme = read_scheme(settings, path, layer_count(path))
     loaded = load_model(settings, path)
     say_cpu_facts(loaded, openblas.LOADED_PATH)
-    support = _warm(loaded, board, settings.max_rows)
+    support = _warm(loaded, board, settings.max_rows, scheme)
     facts = model_facts(loaded, tokenizer, settings, support.batching, HONOURED_FIELDS)
     board.set_model(_model_status(facts), support.batching)
     log.info("model.ready", extra=msgspec.structs.asdict(facts))
@@ -171,11 +174,11 @@ def _grammar_tokenizer(tokenizer: TokenizerFiles, facts: ModelFacts) -> GrammarT
     return GrammarTokenizer.read(content, facts.vocabulary_size, facts.eos_ids)
 
 
-def _warm(loaded: LoadedModel, board: StatusBoard, max_rows: int) -> Support:
+def _warm(loaded: LoadedModel, board: StatusBoard, max_rows: int, scheme: KvScheme | None) -> Support:
     """The probe runs the first kernels, so a device that hangs on them is caught by the step limit."""
     board.set_phase("warming")
     board.turn_began()
-    support = probe_batching(loaded.model, max_rows)
+    support = probe_batching(loaded.model, max_rows, scheme)
     board.turn_ended()
     return support
 

@@ -8,6 +8,7 @@ from mlx.utils import tree_flatten
 
 from engine.batch import Group
 from engine.cache.base import CacheKind
+from engine.cache.plan import CachePlan
 from engine.decode import read
 from engine.row import Row
 from engine.sampling.masks import GrammarMasks
@@ -45,6 +46,12 @@ def launch_together(model: nn.Module, kinds: list[CacheKind], rows: list[Row]) -
 def wait_for_chunk(caches: list[Any]) -> None:
     """Waits until the caches hold what was launched."""
     mx.eval(_arrays(caches))
+
+
+def quantize(plan: CachePlan, caches: list[Any], tokens: int) -> None:
+    """Converts a row's caches that are due, layer by layer, so that the most that exists twice is one layer."""
+    for cache in plan.convert(caches, tokens):
+        mx.eval(_arrays([cache]))
 
 
 def first_token(model: nn.Module, row: Row, masks: GrammarMasks) -> int:

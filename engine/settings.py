@@ -41,6 +41,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         None
     )
     dtype: Annotated[DtypeName, Meta(description="of weights; auto: float32 on CPU, else the model's own")] = "auto"
+    kv_bits: Annotated[int, Meta(description="bits of keys and values in the KV cache: 4 or 8")] | None = None
+    kv_group_size: (
+        Annotated[int, Meta(description="values that share a scale with --kv-bits: 32, 64 or 128; left out: 64")] | None
+    ) = None
+    quantized_kv_start: (
+        Annotated[int, Meta(ge=0, description="with --kv-bits: tokens before which a row is not quantized")] | None
+    ) = None
+    kv_scheme: (
+        Annotated[Literal["config"], Meta(description="config: bits per layer, from the model's kv_config.json")] | None
+    ) = None
     step_limit_s: Annotated[float, Meta(gt=0, description="age of a device step that ends the process")] = 120.0
     lease_s: Annotated[float, Meta(gt=0, description="silence after which a frontend's rows end")] = LEASE_S
     grace_s: Annotated[float, Meta(ge=0, description="time for running rows to finish at a stop")] = 30.0

@@ -3,14 +3,17 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, RotatingKVCache
+from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
 
 from engine.cache.base import CacheKind
 from engine.cache.composite import CompositeKind
 from engine.cache.full import FullKind
 from engine.cache.masks import HEAD_AXES
+from engine.cache.quantized import QuantizedKind
 from engine.cache.recurrent import RecurrentKind
 from engine.cache.rotating import RotatingKind
+from engine.cache.rotating_quantized import QuantizedRotatingCache, QuantizedRotatingKind
+from engine.cache.scheme import LayerScheme
 from protocol.messages import Batching
 
 
@@ -66,6 +69,14 @@ def _rotating(cache: RotatingKVCache, mask_axes: int) -> CacheKind:
     return RotatingKind(cache.max_size, mask_axes)
 
 
+def _quantized(cache: QuantizedKVCache, _mask_axes: int) -> CacheKind:
+    return QuantizedKind(LayerScheme(cache.bits, cache.group_size))
+
+
+def _quantized_rotating(cache: QuantizedRotatingCache, _mask_axes: int) -> CacheKind:
+    return QuantizedRotatingKind(cache.max_size, cache.scheme)
+
+
 def _recurrent(_cache: ArraysCache, _mask_axes: int) -> CacheKind:
     return RecurrentKind()
 
@@ -84,4 +95,6 @@ _KINDS: Final[dict[type[Any], Callable[[Any, int], CacheKind]]] = {
     ArraysCache: _recurrent,
     CacheList: _composite,
     ChunkedKVCache: _chunked,
+    QuantizedKVCache: _quantized,
+    QuantizedRotatingCache: _quantized_rotating,
 }

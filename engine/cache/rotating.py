@@ -46,7 +46,7 @@ class RotatingBatch:
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Writes [B, H, 1, D] into the ring and returns all written columns, in ring order."""
-        _refuse_several(keys.shape[2])
+        refuse_several(keys.shape[2])
         head = self.ring.head
         if head >= self.keys.shape[2]:
             capacity = ring_capacity(head + 1, self.ring.window)
@@ -61,7 +61,7 @@ class RotatingBatch:
 
     def make_mask(self, N: int, return_array: bool = False, window_size: int | None = None) -> Mask:  # noqa: N803  # mlx-lm's name
         """The mask for the next token, built once per forward for all layers of this window."""
-        _refuse_several(N)
+        refuse_several(N)
         return with_axes(self.ring.mask(window_size), self.mask_axes)
 
     def size(self) -> int:
@@ -158,6 +158,7 @@ def _in_order(cache: Any, buffer: mx.array) -> Sequence[mx.array]:
     return solo_pieces(buffer, cache)
 
 
-def _refuse_several(tokens: int) -> None:
+def refuse_several(tokens: int) -> None:
+    """Raises ValueError: a ring overwrites what an earlier token of the same forward would still need."""
     if tokens != 1:
         raise ValueError(f"a sliding-window batch takes one token a forward, not {tokens}")

@@ -24,6 +24,8 @@ from protocol.status import EngineStatus
 
 # What running requests get to finish at a stop; the policy's own grace is longer.
 DRAIN_S: Final = 30.0
+# Settings that only the engine reads, each under the same name.
+_KV_CACHE: Final = ("kv_bits", "kv_group_size", "quantized_kv_start", "kv_scheme")
 # Settings that only the frontends read, each under the same name.
 _REQUEST_DEFAULTS: Final = ("temp", "top_p", "top_k", "min_p", "max_tokens")
 
@@ -61,10 +63,8 @@ def _plans(settings: ServeSettings, source: ModelSource, listeners: list[Listene
     folder = ["--runtime-dir", str(Path(settings.runtime_dir).expanduser().absolute())]
     shared = [*folder, "--log-level", settings.log_level, "--grace-s", str(DRAIN_S), "--exit-with-parent", *names]
     model = ["--model", str(source.path), "--model-id", source.id]
-    limits = ["--max-rows", str(settings.max_rows), "--dtype", settings.dtype]
-
-    given = {name: getattr(settings, name) for name in _REQUEST_DEFAULTS if getattr(settings, name) is not None}
-    defaults = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    limits = ["--max-rows", str(settings.max_rows), "--dtype", settings.dtype, *_given(settings, _KV_CACHE)]
+    defaults = _given(settings, _REQUEST_DEFAULTS)
 
     def engine_command(restarts: int) -> list[str]:
         return [*python, "engine", *model, *limits, "--restarts", str(restarts), *shared]
@@ -75,6 +75,13 @@ def _plans(settings: ServeSettings, source: ModelSource, listeners: list[Listene
         return ChildPlan(f"frontend {listener.port}", lambda _: command, (descriptor,))
 
     return [ChildPlan("engine", engine_command), *map(frontend_plan, listeners)]
+
+
+def _given(settings: ServeSettings, names: tuple[str, ...]) -> list[str]:
+    """The words that pass on those of these settings that the user gave."""
+    values = {name: getattr(settings, name) for name in names}
+    given = {name: value for name, value in values.items() if value is not None}
+    return [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,16 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     dtype: Annotated[DtypeName, Meta(description="of weights; auto: float32 on CPU, else the model's own")] = (
         _ENGINE_DEFAULTS["dtype"]
     )
+    kv_bits: Annotated[int, Meta(description="bits of keys and values in the KV cache: 4 or 8")] | None = None
+    kv_group_size: (
+        Annotated[int, Meta(description="values that share a scale with --kv-bits: 32, 64 or 128; left out: 64")] | None
+    ) = None
+    quantized_kv_start: (
+        Annotated[int, Meta(ge=0, description="with --kv-bits: tokens before which a row is not quantized")] | None
+    ) = None
+    kv_scheme: (
+        Annotated[Literal["config"], Meta(description="config: bits per layer, from the model's kv_config.json")] | None
+    ) = None
     runtime_dir: Annotated[str, Meta(min_length=1, description="folder for sockets, locks and state")] = msgspec.field(
         default_factory=lambda: str(default_runtime_path())
     )

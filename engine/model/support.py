@@ -4,6 +4,7 @@ A model may keep plain caches and yet ignore masks or per-row positions, or take
 (gemma2), so the declaration alone is not trusted.
 """
 
+import dataclasses
 import logging
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -17,6 +18,10 @@ from engine.cache.layout import Layout
 from engine.cache.masks import GROUPED_AXES, HEAD_AXES
 from engine.cache.plan import DEFAULT_PLAN, CachePlan
 from engine.cache.registry import declared_batching
+from engine.cache.scheme import KvScheme
+from engine.errors import EngineError
+from engine.model.kv_layers import quantized_caches
+from protocol.errors import ErrorCode
 from protocol.messages import Batching
 
 log = logging.getLogger(__name__)
@@ -28,6 +33,8 @@ MAX_RELATIVE_DISTANCE: Final = 0.15
 # of the wrong shape might broadcast without an error.
 PROBE_LENGTHS: Final = (7, 3, 5)
 PROBE_STEPS: Final = 2
+# What a forward raises on caches, masks or positions that it does not understand.
+FORWARD_ERRORS: Final = (ValueError, TypeError, IndexError, AttributeError, RuntimeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,30 +45,58 @@ class Support:
     cache_plan: CachePlan = DEFAULT_PLAN
 
 
-def probe_batching(model: nn.Module, max_rows: int) -> Support:
-    """Whether rows may share steps, and how or why not. Also warms up a chunk, one row and two rows."""
+def probe_batching(model: nn.Module, max_rows: int, scheme: KvScheme | None = None) -> Support:
+    """Whether rows may share steps, and how or why not. Also warms up a chunk, one row and two rows.
+
+    Raises EngineError(BAD_SETTING) for a scheme that the model's caches or its attention cannot have.
+    """
+    alone = CachePlan() if scheme is None else _quantized_plan(model, scheme)
     if max_rows == 1:
-        return Support(Batching(mode="serial", reason="--max-rows is 1"))
-    declared = declared_batching(make_prompt_cache(model))
+        return _serial("--max-rows is 1", alone)
+    if alone.start_tokens:
+        return _serial("with --quantized-kv-start over 0 its rows are not all quantized at one time", alone)
+    declared = declared_batching(alone.prototypes(model))
     if declared.mode == "serial":
-        return Support(declared)
+        return Support(declared, alone)
     refusals: list[str] = []
     # Attention with its own softcap keeps grouped heads in an axis of their own.
     for mask_axes in (HEAD_AXES, GROUPED_AXES):
-        plan = CachePlan(mask_axes)
+        plan = dataclasses.replace(alone, mask_axes=mask_axes)
         refusal = _refusal(model, plan)
         if refusal is None:
             return Support(declared, plan)
         refusals.append(refusal)
-    return Support(Batching(mode="serial", reason=refusals[0]))
+    return _serial(refusals[0], alone)
+
+
+def _serial(reason: str, plan: CachePlan) -> Support:
+    return Support(Batching(mode="serial", reason=reason), plan)
+
+
+def _quantized_plan(model: nn.Module, scheme: KvScheme) -> CachePlan:
+    """Proved by one forward on quantized caches: sinks, latent and softcapped attention raise there."""
+    plan = CachePlan(quantized=quantized_caches(model, scheme), start_tokens=scheme.start_tokens)
+    try:
+        mx.eval(model(mx.array([[5]]), cache=_filled(model, plan, [3, 4])))
+    except FORWARD_ERRORS as error:
+        name = getattr(getattr(model, "args", None), "model_type", None) or type(model).__name__
+        raise EngineError(
+            ErrorCode.BAD_SETTING,
+            f"{scheme.flag}: {name} does not run on a quantized KV cache ({_line(error)}); leave it out",
+        ) from error
+    return plan
+
+
+def _line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
 def _refusal(model: nn.Module, plan: CachePlan) -> str | None:
     """Why the model's rows cannot be padded under this plan; None when they can."""
     try:
         distance = _padded_distance(model, plan)
-    except (ValueError, TypeError, IndexError, AttributeError, RuntimeError) as error:
-        why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    except FORWARD_ERRORS as error:
+        why = _line(error)
         log.warning("model.batch_probe_failed", extra={"mask_axes": plan.mask_axes, "why": why})
         return f"its forward fails on rows of different lengths: {why}"
     log.info("model.batch_probe", extra={"mask_axes": plan.mask_axes, "relative_distance": distance})
@@ -75,9 +110,9 @@ def _padded_distance(model: nn.Module, plan: CachePlan) -> float:
     prompts = [[token + 3 for token in range(length)] for length in PROBE_LENGTHS]
     kinds = plan.kinds(model)
     assert kinds is not None
-    distances = [_distance_from_solo(model, prompts, _stacked(model, kinds, prompts))]
+    distances = [_distance_from_solo(model, plan, prompts, _stacked(model, plan, prompts))]
     if all(kind.prefills_together for kind in kinds):
-        distances.append(_distance_from_solo(model, prompts, _prefilled_together(model, kinds, prompts)))
+        distances.append(_distance_from_solo(model, plan, prompts, _prefilled_together(model, kinds, prompts)))
     return max(distances)
 
 
@@ -86,8 +121,8 @@ class _Together(NamedTuple):
     layout: Layout
 
 
-def _distance_from_solo(model: nn.Module, prompts: list[list[int]], together: _Together) -> float:
-    alone = [_filled(model, prompt) for prompt in prompts]
+def _distance_from_solo(model: nn.Module, plan: CachePlan, prompts: list[list[int]], together: _Together) -> float:
+    alone = [_filled(model, plan, prompt) for prompt in prompts]
     worst = 0.0
     for step in range(PROBE_STEPS):
         token = step + 5
@@ -98,9 +133,10 @@ def _distance_from_solo(model: nn.Module, prompts: list[list[int]], together: _T
     return worst
 
 
-def _stacked(model: nn.Module, kinds: list[CacheKind], prompts: list[list[int]]) -> _Together:
+def _stacked(model: nn.Module, plan: CachePlan, prompts: list[list[int]]) -> _Together:
     """Rows that were prefilled alone and then joined."""
-    joining = [_filled(model, prompt) for prompt in prompts]
+    kinds = plan.kinds(model) or []
+    joining = [_filled(model, plan, prompt) for prompt in prompts]
     layout = Layout.side_by_side([Layout([0], len(prompt)) for prompt in prompts])
     stacked = [kind.stack([caches[layer] for caches in joining], layout) for layer, kind in enumerate(kinds)]
     return _Together(stacked, layout)
@@ -118,9 +154,10 @@ def _prefilled_together(model: nn.Module, kinds: list[CacheKind], prompts: list[
     return _Together(caches, layout)
 
 
-def _filled(model: nn.Module, prompt: list[int]) -> list[Any]:
+def _filled(model: nn.Module, plan: CachePlan, prompt: list[int]) -> list[Any]:
     caches = make_prompt_cache(model)
     mx.eval(model(mx.array([prompt]), cache=caches))
+    mx.eval([cache.state[:2] for cache in plan.convert(caches, max(len(prompt), plan.start_tokens))])
     return caches
 
 

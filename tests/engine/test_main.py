@@ -207,6 +207,28 @@ def test_a_model_that_cannot_be_served_is_one_line(
 
 
 @pytest.mark.usefixtures("quiet")
+def test_a_bad_scheme_is_refused_before_weights_are_loaded(
+    model: Path, folder: RuntimeFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C6: one line with the layer's number, though the weights are broken too."""
+    broken = corrupt(model, tmp_path / "broken")
+    (broken / "kv_config.json").write_text('[{"layer_idx": 70, "bits": 4}]', encoding="utf-8")
+    arguments = ["--model", str(broken), "--runtime-dir", str(folder.path), "--kv-scheme", "config"]
+    assert engine_main.main(arguments) == EXIT_BAD_SETTING
+    assert capsys.readouterr().err.startswith("engine: kv_config.json: layer 70 is missing")
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_scheme_that_the_model_cannot_have_is_one_line(
+    model: Path, folder: RuntimeFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C7: heads narrower than a group, found on the loaded model."""
+    arguments = ["--model", str(model), "--runtime-dir", str(folder.path), "--kv-bits", "8"]
+    assert engine_main.main(arguments) == EXIT_BAD_SETTING
+    assert capsys.readouterr().err.startswith("engine: --kv-bits: llama does not run on a quantized KV cache")
+
+
+@pytest.mark.usefixtures("quiet")
 def test_a_folder_that_is_open_to_others_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its mode is named, and nothing is put into it."""
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="cv") as path:

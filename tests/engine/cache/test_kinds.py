@@ -7,14 +7,19 @@ import mlx.core as mx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, RotatingKVCache
+from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, QuantizedKVCache, RotatingKVCache
 
+from engine.cache.columns import capacity_for
 from engine.cache.registry import kind_of
+from engine.cache.rotating_quantized import QuantizedRotatingCache
+from engine.cache.scheme import LayerScheme
 from tests.engine.cache.twins import ACTIONS, WINDOW, Together, arrays, filled, live_through
 
 CACHES: dict[str, Callable[[], Any]] = {
     "plain": KVCache,
     "sliding window": lambda: RotatingKVCache(WINDOW),
+    "quantized": lambda: QuantizedKVCache(group_size=32, bits=8),
+    "quantized sliding window": lambda: QuantizedRotatingCache(WINDOW, LayerScheme(4, 32)),
     "recurrent": lambda: ArraysCache(2),
     "latent": lambda: CacheList(KVCache(), KVCache()),
     "composite": lambda: CacheList(ArraysCache(2), KVCache(), RotatingKVCache(WINDOW)),
@@ -91,3 +96,13 @@ def test_bytes_count_all_buffers(name: str) -> None:
     assert (
         sum(array.nbytes for array in arrays(batch.cache)) == batch.cache.nbytes > filled(batch.make, 4, 1).nbytes / 4
     )
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_projected_bytes_are_the_bytes(name: str) -> None:
+    """E3: what a row is charged at a group's width is what it takes there, window-capped, in the scheme's bits."""
+    batch = _together(name)
+    batch.join([9, 4, 17])
+    columns = capacity_for(batch.layout.width + 1)
+    assert 3 * batch.kind.row_bytes(batch.cache, columns) == batch.cache.nbytes
+    assert batch.kind.row_bytes(filled(batch.make, 4, 1), columns) == batch.kind.row_bytes(batch.cache, columns)

@@ -6,7 +6,7 @@ from mlx_lm.models.cache import BatchRotatingKVCache, RotatingKVCache
 
 from engine.cache.layout import Layout
 from engine.cache.rotating import RotatingBatch, RotatingKind
-from tests.engine.cache.twins import WINDOW, drawn, filled
+from tests.engine.cache.twins import DIMENSION, WINDOW, drawn, filled
 
 KIND = RotatingKind(WINDOW)
 
@@ -23,7 +23,7 @@ def _stacked(lengths: list[int]) -> RotatingBatch:
 def _step(ours: RotatingBatch, theirs: BatchRotatingKVCache, seed: int) -> list[mx.array]:
     """What each row may see after one token, by ours and by theirs, as keys in temporal order."""
     rows = ours.keys.shape[0]
-    token = drawn((rows, 2, 1, 4), seed)
+    token = drawn((rows, 2, 1, DIMENSION), seed)
     seen: list[mx.array] = []
     for cache in (ours, theirs):
         mask = cache.make_mask(1, window_size=WINDOW)
@@ -73,7 +73,7 @@ def test_a_row_may_be_kept_twice() -> None:
     """A prompt of several choices: both copies of a row of a wrapped ring hold what it held."""
     batch = _stacked([12, 3])
     for seed in range(3):
-        batch.update_and_fetch(drawn((2, 2, 1, 4), seed), drawn((2, 2, 1, 4), seed))
+        batch.update_and_fetch(drawn((2, 2, 1, DIMENSION), seed), drawn((2, 2, 1, DIMENSION), seed))
         batch.layout.advance(1)
     row = KIND.alone(batch, 1)
     forked = KIND.keep(batch, [0, 1, 1], batch.layout.kept([0, 1, 1]))
@@ -111,7 +111,7 @@ def test_several_tokens_are_refused() -> None:
     with pytest.raises(ValueError, match="one token"):
         batch.make_mask(2)
     with pytest.raises(ValueError, match="one token"):
-        batch.update_and_fetch(mx.zeros((2, 2, 2, 4)), mx.zeros((2, 2, 2, 4)))
+        batch.update_and_fetch(mx.zeros((2, 2, 2, DIMENSION)), mx.zeros((2, 2, 2, DIMENSION)))
 
 
 def test_buffers_grow_up_to_the_window() -> None:
@@ -121,8 +121,8 @@ def test_buffers_grow_up_to_the_window() -> None:
     batch = kind.stack([filled(lambda: RotatingKVCache(300), length, length, 50) for length in (250, 10)], layout)
     assert batch.keys.shape[2] == 256
     for seed in range(60):
-        batch.update_and_fetch(drawn((2, 2, 1, 4), seed), drawn((2, 2, 1, 4), seed))
+        batch.update_and_fetch(drawn((2, 2, 1, DIMENSION), seed), drawn((2, 2, 1, DIMENSION), seed))
         batch.layout.advance(1)
     assert batch.keys.shape[2] == 300
     assert kind.alone(batch, 1).offset == 70
-    assert mx.array_equal(kind.alone(batch, 1).keys[..., -1:, :], drawn((2, 2, 1, 4), 59)[1:2]).item()
+    assert mx.array_equal(kind.alone(batch, 1).keys[..., -1:, :], drawn((2, 2, 1, DIMENSION), 59)[1:2]).item()

@@ -8,12 +8,13 @@ import mlx.core as mx
 from hypothesis import strategies as st
 from mlx.utils import tree_flatten
 from mlx_lm.models.base import create_attention_mask, scaled_dot_product_attention
-from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, RotatingKVCache
+from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, QuantizedKVCache, RotatingKVCache
 
 from engine.cache.base import CacheKind
 from engine.cache.layout import Layout
+from engine.cache.rotating_quantized import QuantizedRotatingCache
 
-HEADS, DIMENSION, WINDOW = 2, 4, 8
+HEADS, DIMENSION, WINDOW = 2, 32, 8
 # Of the widest difference between a row's attention together and alone, in float32.
 CLOSE = 1e-5
 
@@ -57,6 +58,11 @@ def contents(cache: Any) -> list[mx.array]:
         return [array for part in cache.caches for array in contents(part)]
     if isinstance(cache, ArraysCache):
         return list(cache.cache)
+    if isinstance(cache, QuantizedKVCache):
+        return [part[..., : cache.offset, :] for part in (*cache.keys, *cache.values)]
+    if isinstance(cache, QuantizedRotatingCache):
+        triples = (*cache.ordered(cache.keys), *cache.ordered(cache.values))
+        return [part[..., -cache.size() :, :] for part in triples]
     if isinstance(cache, KVCache):
         return [cache.keys[..., : cache.offset, :], cache.values[..., : cache.offset, :]]
     if isinstance(cache, RotatingKVCache):

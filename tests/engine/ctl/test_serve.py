@@ -36,6 +36,7 @@ def test_children_understand_every_option_they_are_given(folder: RuntimeFolder) 
     settings = ServeSettings(
         max_rows=4, dtype="float16", runtime_dir=str(folder.path), served_model_name=("a", "*"), log_level="debug"
     )
+    settings = msgspec.structs.replace(settings, kv_bits=4, kv_group_size=32, quantized_kv_start=0)
     settings = msgspec.structs.replace(settings, temp=0.5, top_p=0.9, top_k=40, min_p=0.05, max_tokens=512)
     engine_plan, *frontend_plans = _plans(settings, SOURCE, listeners)
     command = engine_plan.command(3)
@@ -44,6 +45,7 @@ def test_children_understand_every_option_they_are_given(folder: RuntimeFolder) 
     assert (engine.model, engine.model_id, engine.max_rows, engine.dtype) == ("/models/tiny", "tiny", 4, "float16")
     assert (engine.restarts, engine.exit_with_parent, engine.log_level) == (3, True, "debug")
     assert engine.served_model_name == ("a", "*")
+    assert (engine.kv_bits, engine.kv_group_size, engine.quantized_kv_start, engine.kv_scheme) == (4, 32, 0, None)
     for listener, plan in zip(listeners, frontend_plans, strict=True):
         frontend = parse_settings(FrontendSettings, plan.command(0)[4:], "frontend")
         assert (frontend.fd, frontend.runtime_dir) == (listener.socket.fileno(), str(folder.path))

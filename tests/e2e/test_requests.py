@@ -51,10 +51,9 @@ async def test_name_that_is_not_served(cluster: Cluster) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    (chat("x", logprobs=True), "logprobs"),
-    (chat("x", n=2), "n"),
-    (chat("x", response_format={"type": "json_object"}), "response_format"),
-    (chat("x", tools=[{"type": "function", "function": {"name": "f"}}]), "tools"),
+    (chat("x", use_beam_search=True), "use_beam_search"),
+    (chat("x", typical_p=0.5), "typical_p"),
+    (chat("x", length_penalty=1.2), "length_penalty"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "image_url"),
 ]
 

@@ -151,6 +151,7 @@ def test_a_prefill_fault_ends_the_joiner_alone(driver: LoopDriver, monkeypatch: 
 
     monkeypatch.setattr(prefill, "launch_chunk", faulty)
     driver.submit("bad", prompt_of(9))
+    driver.turn()
     driver.submit("good", prompt_of(9), max_tokens=3)
     driver.run_until_idle()
     finish = driver.finish("bad")

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from frontend.best_of import likeliest
 from frontend.dialects import openai_chat, openai_completions
 from frontend.dialects.base import (
     ChoiceFinished,
@@ -26,6 +27,7 @@ from frontend.dialects.base import (
     ReplyFinished,
     WholeChoice,
 )
+from frontend.echo import PromptEcho, prompt_echoes
 from frontend.engine_client import ReadyEngine
 from frontend.errors import RequestError
 from frontend.parts import PARTS, FrontendParts
@@ -43,7 +45,7 @@ from frontend.submission import (
     wanted_tokens,
 )
 from protocol.errors import ErrorCode
-from protocol.messages import Submit, Usage
+from protocol.messages import Usage
 from protocol.sampling import Sampling
 
 log = logging.getLogger(__name__)
@@ -92,10 +94,14 @@ async def _generate(request: web.Request, dialect: Dialect) -> web.StreamRespons
     headers = _ignored_header(generation, parts)
     engine = await parts.client.wait_ready(parts.settings.engine_wait_s)
     model = resolve_model(generation.model, engine.facts, parts.settings.served_model_name)
-    facts = ReplyFacts(id=f"{dialect.id_prefix}{secrets.token_hex(12)}", model=model, created=int(time.time()))
+    facts = ReplyFacts(
+        id=f"{dialect.id_prefix}{secrets.token_hex(12)}",
+        model=model,
+        created=int(time.time()),
+        logprobs=generation.logprobs,
+    )
     request[RECORD].reply_id = facts.id
-    submits = await _submits(request, engine, generation, facts.id, len(body))
-    reply = LiveReply(engine, submits, generation)
+    reply = await _live_reply(request, engine, generation, facts.id, len(body))
     try:
         reply.start()
         if generation.is_stream:
@@ -104,7 +110,9 @@ async def _generate(request: web.Request, dialect: Dialect) -> web.StreamRespons
             streaming = _Streaming(request[RECORD], dialect, facts, reply, sse)
             await _stream(streaming, generation.include_usage, parts.settings.keepalive_s)
             return sse.response
-        return await _whole(request, dialect, facts, reply, headers)
+        choices = likeliest(await _collected(request[RECORD], reply), generation)
+        whole = msgspec.json.encode(dialect.whole(facts, choices, reply.usage))
+        return web.Response(body=whole, headers=headers, content_type="application/json")
     finally:
         reply.close()
         request[RECORD].usage = reply.usage
@@ -153,18 +161,19 @@ def _ignored_header(generation: Generation, parts: FrontendParts) -> dict[str, s
     return {"x-convoy-ignored": ", ".join(plain)[:1_000]}
 
 
-async def _submits(
+async def _live_reply(
     request: web.Request, engine: ReadyEngine, generation: Generation, reply_id: str, body_bytes: int
-) -> list[Submit]:
+) -> LiveReply:
     settings = request.app[PARTS].settings
     check_choices(generation, engine.facts)
 
-    def tokenised() -> tuple[Sampling, list[list[int]]]:
+    def prepared() -> tuple[Sampling, _Prompts]:
         text, facts = engine.text, engine.facts
         sampling = resolve_sampling(generation.sampling, settings.sampling_defaults, facts, text.tokenizer)
-        return sampling, prompt_ids(generation.prompts, text, facts)
+        prompts = prompt_ids(generation.prompts, text, facts)
+        return sampling, _Prompts(prompts, prompt_echoes(generation, prompts, text))
 
-    sampling, prompts = tokenised() if body_bytes <= _INLINE_BODY_BYTES else await asyncio.to_thread(tokenised)
+    sampling, prompts = prepared() if body_bytes <= _INLINE_BODY_BYTES else await asyncio.to_thread(prepared)
     deadline_ms = None
     if generation.timeout_s is not None:
         spent_s = time.monotonic() - request[RECORD].started_s
@@ -177,7 +186,13 @@ async def _submits(
         max_tokens=wanted_tokens(generation, settings.max_tokens),
         deadline_ms=deadline_ms,
     )
-    return build_submits(generation, prompts, plan)
+    return LiveReply(engine, build_submits(generation, prompts.ids, plan), generation, prompts.echoes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompts:
+    ids: list[list[int]]
+    echoes: list[PromptEcho]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,21 +227,19 @@ async def _stream(streaming: _Streaming, include_usage: bool, keepalive_s: float
     await sse.end()
 
 
-async def _whole(
-    request: web.Request, dialect: Dialect, facts: ReplyFacts, reply: LiveReply, headers: dict[str, str]
-) -> web.Response:
+async def _collected(record: RequestRecord, reply: LiveReply) -> list[WholeChoice]:
+    """All choices to their ends, in order."""
     choices: dict[int, WholeChoice] = {}
     while not reply.is_finished:
         for event in await reply.next_events():
-            request[RECORD].note_first_token()
+            record.note_first_token()
             match event:
                 case ChoiceStarted(choice=choice):
                     choices[choice] = WholeChoice(choice)
-                case ChoiceText(choice=choice, text=text):
-                    choices[choice].text_parts.append(text)
+                case ChoiceText(choice=choice):
+                    choices[choice].add(event)
                 case ChoiceFinished(choice=choice, reason=reason):
                     choices[choice].reason = reason
                 case ReplyFinished():
                     pass
-    body = dialect.whole(facts, [choices[choice] for choice in sorted(choices)], reply.usage)
-    return web.Response(body=msgspec.json.encode(body), headers=headers, content_type="application/json")
+    return [choices[choice] for choice in sorted(choices)]

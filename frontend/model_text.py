@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frontend.text.template import ChatTemplate, load_template
+from frontend.text.token_bytes import TokenBytes
+from frontend.text.token_limits import TokenLimits
 from frontend.text.tokenizer import Tokenizer, load_tokenizer
 from protocol.messages import BosRule
 
@@ -14,9 +16,11 @@ class ModelText:
 
     tokenizer: Tokenizer
     template: ChatTemplate
+    token_bytes: TokenBytes
+    limits: TokenLimits | None
 
 
 def load_model_text(folder: Path, bos: BosRule) -> ModelText:
     """Reads a tokenizer folder. Raises ProtocolError(BAD_MODEL)."""
     tokenizer = load_tokenizer(folder, bos)
-    return ModelText(tokenizer, load_template(tokenizer))
+    return ModelText(tokenizer, load_template(tokenizer), TokenBytes(tokenizer), tokenizer.limits())

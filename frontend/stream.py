@@ -5,15 +5,19 @@ Owns what a row has brought and was not yet taken; the session fills it, one han
 
 import array
 import asyncio
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from protocol.codec import unpack_ids
 from protocol.errors import ErrorCode
-from protocol.messages import Finish, RowDelta, Submit
+from protocol.messages import Finish, RowDelta, Submit, TokenLogprobs
 
 # A consumer this far behind has stopped reading: at 100 tokens a second it is 40 s late.
 MAX_PENDING_TOKENS: Final = 4_096
+# With twenty alternatives each, about a millisecond's work.
+PROMPT_ENTRIES_PER_TAKE: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +35,15 @@ RowEnd = Finish | RowFailure
 
 @dataclass(frozen=True, slots=True)
 class RowNews:
-    """What a row gained since the last take. end: the one last thing of the row, None while it runs."""
+    """What a row gained since the last take. end: the one last thing of the row, None while it runs.
+
+    logprobs: of the ids, prompt_logprobs: of the next tokens of the prompt; both only for a row that asked.
+    """
 
     ids: list[int]
     end: RowEnd | None
+    logprobs: Sequence[TokenLogprobs] = ()
+    prompt_logprobs: Sequence[TokenLogprobs | None] = ()
 
 
 class RowMailbox:
@@ -46,6 +55,8 @@ class RowMailbox:
         self.delivered_ids = array.array("I")
         self._bell = bell
         self._ids: list[int] = []
+        self._logprobs: list[TokenLogprobs] = []
+        self._prompt_logprobs: deque[TokenLogprobs | None] = deque()
         self._end: RowEnd | None = None
         self._is_end_taken = False
 
@@ -65,6 +76,10 @@ class RowMailbox:
             return
         if delta.tokens:
             self._ids += unpack_ids(delta.tokens)
+            if delta.logprobs is not None:
+                self._logprobs += delta.logprobs
+        if delta.prompt_logprobs is not None:
+            self._prompt_logprobs += delta.prompt_logprobs
         self._end = delta.finish
 
     def ring(self) -> None:
@@ -78,11 +93,20 @@ class RowMailbox:
             self._bell.set()
 
     def take(self) -> RowNews | None:
-        """Empties the slot; None when nothing has come. An end is told once."""
+        """Empties the slot; None when nothing has come. An end is told once.
+
+        What was told of the prompt comes first and in small pieces: making text of all of it would take too long.
+        """
+        if self._prompt_logprobs:
+            count = min(len(self._prompt_logprobs), PROMPT_ENTRIES_PER_TAKE)
+            return RowNews([], None, prompt_logprobs=[self._prompt_logprobs.popleft() for _ in range(count)])
         end = None if self._is_end_taken else self._end
         if not self._ids and end is None:
             return None
         ids, self._ids = self._ids, []
         self._is_end_taken = end is not None
         self.delivered_ids.extend(ids)
-        return RowNews(ids, end)
+        if not self._logprobs:
+            return RowNews(ids, end)
+        logprobs, self._logprobs = self._logprobs, []
+        return RowNews(ids, end, logprobs)

@@ -13,7 +13,7 @@ from frontend.errors import RequestError
 from frontend.model_text import ModelText
 from protocol.codec import pack_ids
 from protocol.errors import ErrorCode
-from protocol.messages import Epoch, ModelFacts, Submit, SubmitId, TokenPrompt
+from protocol.messages import Epoch, LogprobsWanted, ModelFacts, Submit, SubmitId, TokenPrompt
 from protocol.sampling import Sampling
 
 ANY_NAME = "*"
@@ -56,7 +56,7 @@ def served_models(facts: ModelFacts, served_names: Sequence[str]) -> list[str]:
 
 def prompt_ids(prompts: Sequence[Prompt], text: ModelText, facts: ModelFacts) -> list[list[int]]:
     """Each prompt's token ids. Raises RequestError for an empty prompt, one that fills the context, an unknown id."""
-    return [_checked(_tokenised(prompt, text), prompt, facts) for prompt in prompts]
+    return [_checked(_tokenised(prompt, text, facts), prompt, facts) for prompt in prompts]
 
 
 def build_submits(generation: Generation, prompts: Sequence[list[int]], plan: SubmitPlan) -> list[Submit]:
@@ -65,8 +65,9 @@ def build_submits(generation: Generation, prompts: Sequence[list[int]], plan: Su
     for index, ids in enumerate(prompts):
         prompt = TokenPrompt(ids=pack_ids(ids))
         seed = secrets.randbits(_SEED_BITS) if generation.seed is None else generation.seed & _SEED_MASK
-        max_tokens = clamped(plan.max_tokens, len(ids), plan.facts)
-        for number in range(generation.choices):
+        # An echo alone still takes one token: nothing else makes the engine read the prompt.
+        max_tokens = 1 if generation.is_echo_only else clamped(plan.max_tokens, len(ids), plan.facts)
+        for number in range(generation.rows_per_prompt):
             choice = len(submits)
             submits.append(
                 Submit(
@@ -82,28 +83,38 @@ def build_submits(generation: Generation, prompts: Sequence[list[int]], plan: Su
                     stop_ids=generation.stop_ids,
                     ignore_eos=generation.ignore_eos,
                     min_tokens=generation.min_tokens,
+                    logprobs=_logprobs_wanted(generation),
                     deadline_ms=plan.deadline_ms,
                 )
             )
     return submits
 
 
+def _logprobs_wanted(generation: Generation) -> LogprobsWanted | None:
+    """As asked; the likeliest of several rows cannot be told without, either."""
+    asked = generation.logprobs
+    if asked is not None:
+        return LogprobsWanted(top=asked.top, of_prompt=generation.has_echo)
+    return LogprobsWanted() if generation.rows_per_prompt > generation.choices else None
+
+
 def check_choices(generation: Generation, facts: ModelFacts) -> None:
-    """Raises RequestError for an `n` over the row cap, or so many choices that the reply cannot be held."""
-    most = facts.limits.max_rows
-    if generation.choices > most:
+    """Raises RequestError for an `n` or `best_of` over the row cap, or so many rows that the reply cannot be held."""
+    rows, most = generation.rows_per_prompt, facts.limits.max_rows
+    name = "n" if rows == generation.choices else "best_of"
+    if rows > most:
         raise RequestError(
             ErrorCode.INVALID_REQUEST,
-            f"`n` is {generation.choices}, and this server runs at most {most} rows at once (--max-rows)",
-            "n",
+            f"`{name}` is {rows}, and this server runs at most {most} rows at once (--max-rows)",
+            name,
         )
-    total = generation.choices * len(generation.prompts)
+    total = rows * len(generation.prompts)
     if total > MAX_CHOICES:
         raise RequestError(
             ErrorCode.INVALID_REQUEST,
-            f"`n` {generation.choices} times {len(generation.prompts)} prompts are {total} choices, "
+            f"`{name}` {rows} times {len(generation.prompts)} prompts are {total} choices, "
             f"at most {MAX_CHOICES} are taken",
-            "n",
+            name,
         )
 
 
@@ -128,7 +139,7 @@ def clamped(max_tokens: int | None, prompt_tokens: int, facts: ModelFacts) -> in
     return None if max_tokens is None else min(max_tokens, facts.context_length - prompt_tokens)
 
 
-def _tokenised(prompt: Prompt, text: ModelText) -> list[int]:
+def _tokenised(prompt: Prompt, text: ModelText, facts: ModelFacts) -> list[int]:
     match prompt:
         case ChatPrompt():
             rendered = text.template.render(
@@ -136,24 +147,28 @@ def _tokenised(prompt: Prompt, text: ModelText) -> list[int]:
                 add_generation_prompt=prompt.add_generation_prompt,
                 continue_final_message=prompt.continue_final_message,
             )
+            _check_length(rendered, prompt, text, facts)
             return text.tokenizer.encode_rendered(rendered)
         case TextPrompt(text=raw):
+            _check_length(raw, prompt, text, facts)
             return text.tokenizer.encode_text(raw)
         case TokensPrompt(ids=ids):
             return list(ids)
 
 
+def _check_length(rendered: str, prompt: Prompt, text: ModelText, facts: ModelFacts) -> None:
+    """A text that is too long in any case is refused at once: tokenising it could take minutes."""
+    fewest = 0 if text.limits is None else text.limits.fewest_tokens(rendered)
+    if fewest >= facts.context_length:
+        raise _too_long(f"at least {fewest}", prompt, facts)
+
+
 def _checked(ids: list[int], prompt: Prompt, facts: ModelFacts) -> list[int]:
-    param = "messages" if isinstance(prompt, ChatPrompt) else "prompt"
+    param = _param(prompt)
     if not ids:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the prompt is empty: it has no tokens", param)
     if len(ids) >= facts.context_length:
-        raise RequestError(
-            ErrorCode.CONTEXT_LENGTH_EXCEEDED,
-            f"this model's context length is {facts.context_length} tokens, and the prompt has {len(ids)}: "
-            "no room is left for a reply; shorten the prompt",
-            param,
-        )
+        raise _too_long(str(len(ids)), prompt, facts)
     unknown = next((id_ for id_ in ids if not 0 <= id_ < facts.vocabulary_size), None)
     if isinstance(prompt, TokensPrompt) and unknown is not None:
         raise RequestError(
@@ -162,3 +177,16 @@ def _checked(ids: list[int], prompt: Prompt, facts: ModelFacts) -> list[int]:
             param,
         )
     return ids
+
+
+def _param(prompt: Prompt) -> str:
+    return "messages" if isinstance(prompt, ChatPrompt) else "prompt"
+
+
+def _too_long(tokens: str, prompt: Prompt, facts: ModelFacts) -> RequestError:
+    return RequestError(
+        ErrorCode.CONTEXT_LENGTH_EXCEEDED,
+        f"this model's context length is {facts.context_length} tokens, and the prompt has {tokens}: "
+        "no room is left for a reply; shorten the prompt",
+        _param(prompt),
+    )

@@ -63,14 +63,29 @@ class AskedSampling:
     allowed_ids: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class AskedLogprobs:
+    """top: alternatives for each token. has_ids: tokens are spelled `token_id:5`, as vLLM can."""
+
+    top: int = 0
+    has_ids: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """One request as the core sees it. choices: rows of each prompt. ignored: unknown fields, by name."""
+    """One request as the core sees it. choices: answers to each prompt. ignored: unknown fields, by name.
+
+    best_of: rows of each prompt, of which the likeliest are the choices. has_echo: the prompt comes before the text.
+    max_tokens: 0 with has_echo only.
+    """
 
     model: str | None
     prompts: tuple[Prompt, ...]
     sampling: AskedSampling = AskedSampling()
     choices: int = 1
+    best_of: int | None = None
+    logprobs: AskedLogprobs | None = None
+    has_echo: bool = False
     max_tokens: int | None = None
     seed: int | None = None
     stops: tuple[str, ...] = ()
@@ -84,14 +99,43 @@ class Generation:
     include_usage: bool = False
     ignored: tuple[str, ...] = ()
 
+    @property
+    def rows_per_prompt(self) -> int:
+        """How many rows the engine runs for each prompt."""
+        return self.choices if self.best_of is None else self.best_of
+
+    @property
+    def is_echo_only(self) -> bool:
+        """Whether the prompt alone is wanted back."""
+        return self.max_tokens == 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyFacts:
-    """What every frame of one reply repeats. created: Unix seconds."""
+    """What every frame of one reply repeats. created: Unix seconds. logprobs: as asked."""
 
     id: str
     model: str
     created: int
+    logprobs: AskedLogprobs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenChance:
+    """A token and its log-probability; None for the first of a prompt. data: exact bytes, perhaps half a character."""
+
+    id: int
+    data: bytes
+    logprob: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEntry:
+    """One token of a choice. alternatives: most likely first. start: where it begins in the text, in characters."""
+
+    token: TokenChance
+    alternatives: tuple[TokenChance, ...]
+    start: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +147,15 @@ class ChoiceStarted:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceText:
-    """Text that a choice gained; never empty."""
+    """Text that a choice gained, and the entries of the tokens that are told with it, if asked; not both are empty.
+
+    is_prompt: it is the prompt's, repeated.
+    """
 
     choice: int
     text: str
+    entries: tuple[TokenEntry, ...] = ()
+    is_prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +178,20 @@ ReplyEvent = ChoiceStarted | ChoiceText | ChoiceFinished | ReplyFinished
 
 @dataclass(slots=True)
 class WholeChoice:
-    """A choice collected for a reply that is not streamed."""
+    """A choice collected for a reply that is not streamed. prompt_entries: how many of the entries are the prompt's."""
 
     choice: int
     text_parts: list[str] = field(default_factory=list[str])
     reason: FinishWord = "stop"
+    entries: list[TokenEntry] = field(default_factory=list[TokenEntry])
+    prompt_entries: int = 0
+
+    def add(self, gained: ChoiceText) -> None:
+        """Takes an event over."""
+        self.text_parts.append(gained.text)
+        self.entries += gained.entries
+        if gained.is_prompt:
+            self.prompt_entries += len(gained.entries)
 
     @property
     def text(self) -> str:

@@ -1,6 +1,7 @@
 """OpenAI's chat completions: body to Generation, event to frames, choices to a whole reply. Pure functions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal, assert_never
 
 import msgspec
@@ -16,10 +17,12 @@ from frontend.dialects.base import (
     ReplyEvent,
     ReplyFacts,
     ReplyFinished,
+    TokenEntry,
     WholeChoice,
 )
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
 from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation
+from frontend.dialects.openai_logprobs import ChatLogprobs, chat_logprobs, read_chat_logprobs
 from frontend.dialects.openai_messages import read_messages
 from frontend.dialects.openai_usage import UsageBody, usage_body
 from frontend.dialects.values import as_object, read_bool
@@ -34,8 +37,10 @@ CHAT_FIELDS: Final[FieldTable] = {
     **SHARED_FIELDS,
     "add_generation_prompt": Honoured("false: no new turn is opened"),
     "continue_final_message": Honoured("true: the reply goes on in the last message"),
-    "logprobs": NeutralOnly((False,)),
-    "top_logprobs": NeutralOnly((0, -1)),
+    "logprobs": Honoured("after penalties and masks, before temperature; the ending token has none"),
+    "top_logprobs": Honoured("0 to 20, with logprobs; 0 and -1 are none"),
+    "best_of": NeutralOnly((1,), "a completions field: leave it out"),
+    "echo": NeutralOnly((False,), "a completions field: leave it out"),
     "tools": NeutralOnly(([],), _NO_TOOLS),
     "tool_choice": NeutralOnly(("none", "auto"), _NO_TOOLS),
     "functions": NeutralOnly(([],), _NO_TOOLS),
@@ -71,7 +76,7 @@ class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     delta: ChunkDelta
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     finish_reason: FinishWord | None = None
 
 
@@ -99,7 +104,7 @@ class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     message: ChatMessage
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     finish_reason: FinishWord
 
 
@@ -120,7 +125,8 @@ def parse_chat(body: object) -> Generation:
     ignored = check_fields(fields, CHAT_FIELDS)
     conversation = read_messages(fields.get("messages"))
     prompt = _prompt(fields, conversation.messages)
-    return read_generation(fields, (prompt,), ignored + conversation.ignored)
+    generation = read_generation(fields, (prompt,), ignored + conversation.ignored)
+    return replace(generation, logprobs=read_chat_logprobs(fields))
 
 
 def chat_frames(facts: ReplyFacts, event: ReplyEvent, include_usage: bool) -> list[msgspec.Struct]:
@@ -128,8 +134,8 @@ def chat_frames(facts: ReplyFacts, event: ReplyEvent, include_usage: bool) -> li
     match event:
         case ChoiceStarted(choice=index):
             choice = ChunkChoice(index=index, delta=ChunkDelta(role="assistant", content=""))
-        case ChoiceText(choice=index, text=text):
-            choice = ChunkChoice(index=index, delta=ChunkDelta(content=text))
+        case ChoiceText(choice=index, text=text, entries=entries):
+            choice = ChunkChoice(index=index, delta=ChunkDelta(content=text), logprobs=_logprobs(entries, facts))
         case ChoiceFinished(choice=index, reason=reason):
             choice = ChunkChoice(index=index, delta=ChunkDelta(), finish_reason=reason)
         case ReplyFinished(usage=usage):
@@ -146,11 +152,20 @@ def chat_reply(facts: ReplyFacts, choices: list[WholeChoice], usage: Usage) -> C
         created=facts.created,
         model=facts.model,
         choices=tuple(
-            ChatChoice(index=whole.choice, message=ChatMessage(content=whole.text), finish_reason=whole.reason)
+            ChatChoice(
+                index=whole.choice,
+                message=ChatMessage(content=whole.text),
+                logprobs=_logprobs(whole.entries, facts),
+                finish_reason=whole.reason,
+            )
             for whole in choices
         ),
         usage=usage_body(usage),
     )
+
+
+def _logprobs(entries: Sequence[TokenEntry], facts: ReplyFacts) -> ChatLogprobs | None:
+    return None if facts.logprobs is None else chat_logprobs(entries, facts.logprobs)
 
 
 def _prompt(fields: Mapping[str, object], messages: tuple[dict[str, object], ...]) -> ChatPrompt:

@@ -1,5 +1,7 @@
 """OpenAI's (legacy) completions: body to Generation, event to frames, choices to a whole reply. Pure functions."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal, assert_never
 
 import msgspec
@@ -16,14 +18,16 @@ from frontend.dialects.base import (
     ReplyFacts,
     ReplyFinished,
     TextPrompt,
+    TokenEntry,
     TokensPrompt,
     WholeChoice,
 )
 from frontend.dialects.fields import FieldTable, Honoured, NeutralOnly, check_fields
 from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation
+from frontend.dialects.openai_logprobs import CompletionLogprobs, completion_logprobs, read_completion_logprobs
 from frontend.dialects.openai_sampling import token_ids
 from frontend.dialects.openai_usage import UsageBody, usage_body
-from frontend.dialects.values import as_list, as_object, as_text, is_integer, wrong
+from frontend.dialects.values import Bounds, as_list, as_object, as_text, is_integer, read_bool, read_integer, wrong
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 from protocol.messages import Usage
@@ -34,8 +38,10 @@ _PROMPT_EXPECTED: Final = "a string, an array of strings, an array of token ids,
 COMPLETION_FIELDS: Final[FieldTable] = {
     "prompt": Honoured("one choice for each prompt"),
     **SHARED_FIELDS,
-    "logprobs": NeutralOnly((False,)),
-    "top_logprobs": NeutralOnly((0, -1)),
+    "logprobs": Honoured("0 to 20 alternatives a token, or true with top_logprobs as in mlx_lm.server"),
+    "top_logprobs": Honoured("with logprobs true"),
+    "best_of": Honoured("rows run for each prompt, at least n; not streamed where it is more than n"),
+    "echo": Honoured("with logprobs the prompt's tokens have theirs; with max_tokens 0 nothing else comes"),
     "suffix": NeutralOnly(("",)),
     "add_special_tokens": NeutralOnly((True,), "send token ids instead"),
     "prompt_embeds": NeutralOnly(),
@@ -47,7 +53,7 @@ class CompletionChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     index: int
-    logprobs: None = None
+    logprobs: CompletionLogprobs | None = None
     finish_reason: FinishWord | None = None
 
 
@@ -77,7 +83,14 @@ def parse_completion(body: object) -> Generation:
     """body: decoded JSON. Raises RequestError with the field as param."""
     fields = as_object(body, "body")
     ignored = check_fields(fields, COMPLETION_FIELDS)
-    return read_generation(fields, _prompts(fields.get("prompt")), ignored)
+    has_echo = read_bool(fields, "echo", default=False)
+    generation = read_generation(fields, _prompts(fields.get("prompt")), ignored, least_tokens=0 if has_echo else 1)
+    return replace(
+        generation,
+        has_echo=has_echo,
+        logprobs=read_completion_logprobs(fields),
+        best_of=_best_of(fields, generation),
+    )
 
 
 def completion_frames(facts: ReplyFacts, event: ReplyEvent, include_usage: bool) -> list[msgspec.Struct]:
@@ -85,8 +98,8 @@ def completion_frames(facts: ReplyFacts, event: ReplyEvent, include_usage: bool)
     match event:
         case ChoiceStarted():
             return []
-        case ChoiceText(choice=index, text=text):
-            choice = CompletionChunkChoice(text=text, index=index)
+        case ChoiceText(choice=index, text=text, entries=entries):
+            choice = CompletionChunkChoice(text=text, index=index, logprobs=_logprobs(entries, facts))
         case ChoiceFinished(choice=index, reason=reason):
             choice = CompletionChunkChoice(text="", index=index, finish_reason=reason)
         case ReplyFinished(usage=usage):
@@ -103,10 +116,35 @@ def completion_reply(facts: ReplyFacts, choices: list[WholeChoice], usage: Usage
         created=facts.created,
         model=facts.model,
         choices=tuple(
-            CompletionChunkChoice(text=whole.text, index=whole.choice, finish_reason=whole.reason) for whole in choices
+            CompletionChunkChoice(
+                text=whole.text,
+                index=whole.choice,
+                logprobs=_logprobs(whole.entries, facts),
+                finish_reason=whole.reason,
+            )
+            for whole in choices
         ),
         usage=usage_body(usage),
     )
+
+
+def _logprobs(entries: Sequence[TokenEntry], facts: ReplyFacts) -> CompletionLogprobs | None:
+    return None if facts.logprobs is None else completion_logprobs(entries, facts.logprobs)
+
+
+def _best_of(fields: Mapping[str, object], generation: Generation) -> int | None:
+    best_of = read_integer(fields, "best_of", Bounds(1, 2**53))
+    if best_of is None:
+        return None
+    if best_of < generation.choices:
+        raise wrong("best_of", best_of, f"at least `n`, which is {generation.choices}")
+    if best_of > generation.choices and generation.is_stream:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"`best_of` {best_of} with `n` {generation.choices} cannot be streamed: the best is known at the end",
+            "best_of",
+        )
+    return best_of
 
 
 def _prompts(value: object) -> tuple[Prompt, ...]:

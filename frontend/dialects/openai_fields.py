@@ -49,7 +49,6 @@ SHARED_FIELDS: Final[FieldTable] = {
     "timeout": Honoured("Convoy's own: seconds for the whole request"),
     "user": Honoured("must be a string; nothing is counted by user"),
     "n": Honoured("up to --max-rows; choice 0 has the request's seed, each further one its own"),
-    "best_of": NeutralOnly((1,), "one row a choice: leave it out"),
     "top_p": Honoured("above 0; 1 is off"),
     "top_k": Honoured("0 and -1 are off"),
     "min_p": Honoured("0 is off"),
@@ -69,8 +68,7 @@ SHARED_FIELDS: Final[FieldTable] = {
     "bad_words": Honoured("tokenised with and without a space before them, as in vLLM"),
     "use_beam_search": NeutralOnly((False,)),
     "early_stopping": NeutralOnly((False,)),
-    "prompt_logprobs": NeutralOnly((False,)),
-    "echo": NeutralOnly((False,)),
+    "prompt_logprobs": NeutralOnly((False,), "send echo with logprobs to /v1/completions"),
     "response_format": NeutralOnly(({"type": "text"},), "constrained output is not available: leave it out"),
     "guided_json": _UNCONSTRAINED,
     "guided_regex": _UNCONSTRAINED,
@@ -87,7 +85,7 @@ SHARED_FIELDS: Final[FieldTable] = {
     "num_draft_tokens": NeutralOnly((0,)),
     "truncate_prompt_tokens": NeutralOnly(advice="shorten the prompt"),
     "spaces_between_special_tokens": NeutralOnly((True,)),
-    "return_tokens_as_token_ids": NeutralOnly((False,)),
+    "return_tokens_as_token_ids": Honoured("of log-probabilities: `token_id:5` for the token's text"),
     "return_token_ids": NeutralOnly((False,)),
     "priority": NeutralOnly((0,)),
     "kv_transfer_params": NeutralOnly(({},)),
@@ -118,12 +116,15 @@ class StreamOptions:
     ignored: tuple[str, ...] = ()
 
 
-def read_generation(body: Mapping[str, object], prompts: tuple[Prompt, ...], ignored: tuple[str, ...]) -> Generation:
-    """All honoured fields that both dialects share. Raises RequestError naming the field."""
+def read_generation(
+    body: Mapping[str, object], prompts: tuple[Prompt, ...], ignored: tuple[str, ...], least_tokens: int = 1
+) -> Generation:
+    """All honoured fields that both dialects share. least_tokens: of max_tokens. Raises RequestError."""
     read_text(body, "user")
     stream = _stream_options(body)
-    max_tokens = read_integer(body, "max_tokens", _COUNT)
-    max_completion_tokens = read_integer(body, "max_completion_tokens", _COUNT)
+    bounds = Bounds(least_tokens, _COUNT.most)
+    max_tokens = read_integer(body, "max_tokens", bounds)
+    max_completion_tokens = read_integer(body, "max_completion_tokens", bounds)
     limit = max_tokens if max_completion_tokens is None else max_completion_tokens
     min_tokens = read_integer(body, "min_tokens", Bounds(0, 2**53)) or 0
     if limit is not None and min_tokens > limit:

@@ -7,6 +7,7 @@ that a byte-fallback run had completed before it turned out invalid stay as they
 import codecs
 from typing import Any, Final, Protocol, cast
 
+from frontend.text.byte_spelling import byte_level_bytes, fallback_byte
 from frontend.text.tokenizer import Tokenizer
 
 # Text that looks unfinished is sent all the same after this many tokens: a stream must not stand still.
@@ -56,18 +57,6 @@ def _pieces_for(tokenizer: Tokenizer) -> _Pieces:
     return _ContextPieces(tokenizer, has_byte_fallback)
 
 
-def _byte_level_alphabet() -> dict[str, int]:
-    """The printable stand-in of each byte, as GPT-2 chose them: visible Latin-1 as it is, the others from U+0100."""
-    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [byte for byte in range(256) if byte not in set(visible)]
-    alphabet = {chr(byte): byte for byte in visible}
-    alphabet.update({chr(0x100 + index): byte for index, byte in enumerate(hidden)})
-    return alphabet
-
-
-_BYTE_OF_CHARACTER: Final = _byte_level_alphabet()
-
-
 class _ByteLevelPieces:
     """Each token is a string of bytes, and the text is their UTF-8."""
 
@@ -75,11 +64,7 @@ class _ByteLevelPieces:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, id_: int, spelling: str) -> str:
-        try:
-            data = bytes([_BYTE_OF_CHARACTER[character] for character in spelling])
-        except KeyError:
-            data = spelling.encode()
-        return self._decoder.decode(data)
+        return self._decoder.decode(byte_level_bytes(spelling))
 
     def finish(self) -> str:
         return self._decoder.decode(b"", final=True)
@@ -103,7 +88,7 @@ class _ContextPieces:
         self._is_run_broken = False
 
     def add(self, id_: int, spelling: str) -> str:
-        byte = _byte_in(spelling) if self._has_byte_fallback else None
+        byte = fallback_byte(spelling) if self._has_byte_fallback else None
         if byte is None:
             before = self._end_run()
             self._held.append(id_)
@@ -162,13 +147,3 @@ class _ContextPieces:
 
     def _decode(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, False)
-
-
-def _byte_in(spelling: str) -> int | None:
-    """The byte of a byte-fallback token; None for any other."""
-    if len(spelling) != 6 or not spelling.startswith("<0x") or not spelling.endswith(">"):
-        return None
-    try:
-        return int(spelling[3:5], 16)
-    except ValueError:
-        return None

@@ -8,9 +8,12 @@ class TextOutput:
     """What one feed made safe to send.
 
     text: never ends within a possible stop string. consumed_tokens: all tokens fed so far, or, once
-    stopped, those up to and including the one that completed the stop string.
+    stopped, those up to and including the one that completed the stop string. starts: one for each token
+    whose text is out now and was not before, in order: the character at which it begins. A stop string
+    takes the tokens with it that have no text before the cut. Only with has_spans.
     """
 
     text: str
     is_stopped: bool
     consumed_tokens: int
+    starts: tuple[int, ...] = ()

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import msgspec
 import tokenizers
 
+from frontend.text.token_limits import TokenLimits, token_limits
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages import BosRule
 
@@ -69,6 +70,10 @@ class Tokenizer:
         """How the tokenizer turns tokens into text, as tokenizer.json spells it; empty when it has no decoder."""
         decoder = self._backend.decoder
         return {} if decoder is None else msgspec.json.decode(decoder.__getstate__())
+
+    def limits(self) -> TokenLimits | None:
+        """How few tokens texts can become, where that is certain; takes a tenth of a second."""
+        return token_limits(self._backend)
 
     def token_text(self, id_: int) -> str | None:
         """One token as the vocabulary spells it; None for an id that it does not have."""

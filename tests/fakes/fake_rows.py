@@ -6,10 +6,11 @@ Knows no socket: a turn goes in, deltas come out.
 import time
 from dataclasses import dataclass, field
 
-from protocol.codec import pack_ids
+from protocol.codec import pack_ids, unpack_ids
 from protocol.errors import ErrorCode
-from protocol.messages import Finish, FinishReason, RowDelta, Submit, Usage
+from protocol.messages import Finish, FinishReason, RowDelta, Submit, TokenPrompt, Usage
 from protocol.status import Counters, RowCounts
+from tests.fakes.fake_logprobs import fake_prompt_logprobs, fake_row_logprobs
 from tests.fakes.scripts import Script, ScriptedError
 
 
@@ -113,7 +114,7 @@ class FakeRows:
     def _step(self, row: FakeRow) -> RowDelta | None:
         if row.left_tokens:
             row.left_tokens = max(0, row.left_tokens - self.prefill_tokens_per_turn)
-            return None
+            return None if row.left_tokens else _of_prompt(row)
         try:
             offered = next(row.script)
         except ScriptedError as error:
@@ -141,11 +142,11 @@ class FakeRows:
             if row.emitted_tokens >= limit:
                 self.tally.finished += 1
                 return self._ended(row, told, self._finish(row, "length"))
-        return RowDelta(id=submit.id, tokens=pack_ids(told)) if told else None
+        return _gained(row, told, None) if told else None
 
     def _ended(self, row: FakeRow, told: list[int], finish: Finish) -> RowDelta:
         self._drop(row)
-        return RowDelta(id=row.submit.id, tokens=pack_ids(told), finish=finish)
+        return _gained(row, told, finish)
 
     def _finish(self, row: FakeRow, reason: FinishReason, stop_id: int | None = None) -> Finish:
         return Finish(reason=reason, usage=self._usage(row), stop_id=stop_id)
@@ -155,3 +156,16 @@ class FakeRows:
 
     def _drop(self, row: FakeRow) -> None:
         (self.waiting if row in self.waiting else self.running).remove(row)
+
+
+def _gained(row: FakeRow, told: list[int], finish: Finish | None) -> RowDelta:
+    logprobs = fake_row_logprobs(told, row.submit.logprobs) if told else None
+    return RowDelta(id=row.submit.id, tokens=pack_ids(told), finish=finish, logprobs=logprobs)
+
+
+def _of_prompt(row: FakeRow) -> RowDelta | None:
+    """Sent once, when the prompt is read."""
+    match row.submit.prompt:
+        case TokenPrompt(ids=packed):
+            logprobs = fake_prompt_logprobs(unpack_ids(packed), row.submit.logprobs)
+    return None if logprobs is None else RowDelta(id=row.submit.id, prompt_logprobs=logprobs)

@@ -22,7 +22,8 @@ READING_ORDER = (
     ("engine/loop.py", "engine.batch"),
     ("engine/loop.py", "engine.decode"),
     ("frontend/handlers.py", "frontend.reply"),
-    ("frontend/reply.py", "frontend.text.pipeline"),
+    ("frontend/reply.py", "frontend.choice"),
+    ("frontend/choice.py", "frontend.text.pipeline"),
     ("frontend/handlers.py", "frontend.sse"),
 )
 

@@ -2,19 +2,22 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import msgspec
 
 from frontend.dialects import openai_chat, openai_completions
 from frontend.dialects.base import (
+    AskedLogprobs,
     ChoiceFinished,
     ChoiceStarted,
     ChoiceText,
     ReplyEvent,
     ReplyFacts,
     ReplyFinished,
+    TokenChance,
+    TokenEntry,
     WholeChoice,
 )
 from frontend.dialects.fields import FieldTable
@@ -43,6 +46,29 @@ TWO_CHOICES: list[ReplyEvent] = [
     ChoiceFinished(1, "stop"),
     ChoiceText(0, " more"),
     ChoiceFinished(0, "length"),
+    ReplyFinished(USAGE),
+]
+LOGPROB_EVENTS: list[ReplyEvent] = [
+    ChoiceStarted(0),
+    ChoiceText(
+        0,
+        "Say",
+        (
+            TokenEntry(TokenChance(1, b"<s>", None), (), 0),
+            TokenEntry(TokenChance(20, b"Say", -2.5), (TokenChance(21, b"Do", -0.25),), 0),
+        ),
+        is_prompt=True,
+    ),
+    ChoiceText(
+        0,
+        " 🦊",
+        (
+            TokenEntry(TokenChance(30, b" ", -0.5), (TokenChance(30, b" ", -0.5), TokenChance(31, b" a", -1.5)), 3),
+            TokenEntry(TokenChance(40, b"\xf0\x9f", -0.75), (TokenChance(41, b"x", -0.125),), 4),
+            TokenEntry(TokenChance(42, b"\xa6\x8a", -0.0), (TokenChance(42, b"\xa6\x8a", -0.0),), 4),
+        ),
+    ),
+    ChoiceFinished(0, "stop"),
     ReplyFinished(USAGE),
 ]
 TABLES: dict[str, FieldTable] = {
@@ -82,6 +108,15 @@ def golden_texts() -> dict[str, str]:
     broken = [frame(content) for event in ONE_CHOICE[:2] for content in openai_chat.chat_frames(chat, event, False)]
     broken.append(frame(error_body(RequestError(ErrorCode.DECODE_FAILED, "the row failed"))))
     chat_frames, completion_frames = openai_chat.chat_frames, openai_completions.completion_frames
+    asked = AskedLogprobs(top=2)
+    gained = [event for event in LOGPROB_EVENTS if isinstance(event, ChoiceText)]
+    chat_events = [event for event in LOGPROB_EVENTS if event is not gained[0]]
+    chat_asked, completion_asked = replace(chat, logprobs=asked), replace(completion, logprobs=asked)
+    spelled = WholeChoice(0)
+    spelled.add(gained[1])
+    echoed = WholeChoice(0)
+    for event in gained:
+        echoed.add(event)
     return {
         "sse/chat.txt": transcript(chat_frames, chat, ONE_CHOICE, False),
         "sse/chat_usage.txt": transcript(chat_frames, chat, ONE_CHOICE, True),
@@ -92,6 +127,12 @@ def golden_texts() -> dict[str, str]:
         "sse/completions_two_choices.txt": transcript(completion_frames, completion, TWO_CHOICES, True),
         "sse/chat_whole.json": whole(openai_chat.chat_reply(chat, choices, USAGE)),
         "sse/completions_whole.json": whole(openai_completions.completion_reply(completion, choices, USAGE)),
+        "sse/chat_logprobs.txt": transcript(chat_frames, chat_asked, chat_events, False),
+        "sse/completions_logprobs.txt": transcript(completion_frames, completion_asked, LOGPROB_EVENTS, False),
+        "sse/chat_logprobs_whole.json": whole(openai_chat.chat_reply(chat_asked, [spelled], USAGE)),
+        "sse/completions_logprobs_whole.json": whole(
+            openai_completions.completion_reply(completion_asked, [echoed], USAGE)
+        ),
         "errors.json": _pretty({code.value: asdict(meaning) for code, meaning in HTTP_MEANINGS.items()}),
         "fields.json": _pretty({name: _verdicts(table) for name, table in TABLES.items()}),
     }

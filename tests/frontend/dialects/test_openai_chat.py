@@ -184,8 +184,7 @@ def test_a_long_value_is_shown_short() -> None:
     ("field", "value"),
     [
         ("best_of", 2),
-        ("logprobs", True),
-        ("top_logprobs", 3),
+        ("prompt_logprobs", 3),
         ("echo", True),
         ("response_format", {"type": "json_object"}),
         ("tools", [{"type": "function"}]),

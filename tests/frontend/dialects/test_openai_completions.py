@@ -68,16 +68,13 @@ def test_a_missing_prompt_is_refused() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("logprobs", 1),
-        ("logprobs", 0),
-        ("echo", True),
         ("suffix", "end"),
-        ("best_of", 3),
+        ("prompt_logprobs", 0),
         ("add_special_tokens", False),
     ],
 )
 def test_what_would_change_the_output_is_refused(field: str, value: object) -> None:
-    """By name; logprobs 0 still asks for the chosen token's."""
+    """By name."""
     error = refused({"prompt": "x", field: value})
     assert (error.code, error.param) == (ErrorCode.UNSUPPORTED, field)
 
@@ -91,3 +88,37 @@ def test_null_is_the_same_as_absent() -> None:
 def test_chat_fields_are_named_as_ignored() -> None:
     """A field of the other dialect is unknown here."""
     assert parse_completion({"prompt": "x", "messages": []}).ignored == ("messages",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "best_of", "rows"),
+    [({}, None, 1), ({"n": 2}, None, 2), ({"best_of": 3}, 3, 3), ({"n": 2, "best_of": 2, "stream": True}, 2, 2)],
+)
+def test_best_of_is_how_many_rows_run(fields: dict[str, Any], best_of: int | None, rows: int) -> None:
+    """Left out: as many as `n`; a stream may say the same number again."""
+    generation = parse_completion({"prompt": "x", **fields})
+    assert (generation.best_of, generation.rows_per_prompt) == (best_of, rows)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"n": 2, "best_of": 1}, "at least `n`, which is 2"),
+        ({"best_of": 0}, "an integer from 1"),
+        ({"best_of": 2, "stream": True}, "cannot be streamed"),
+    ],
+)
+def test_best_of_is_at_least_n_and_whole(fields: dict[str, Any], said: str) -> None:
+    """As OpenAI has it."""
+    error = refused({"prompt": "x", **fields})
+    assert error.param == "best_of"
+    assert said in error.message
+
+
+def test_an_echo_may_be_all_that_is_wanted() -> None:
+    """max_tokens 0 is a number only with echo, also as max_completion_tokens."""
+    for name in ("max_tokens", "max_completion_tokens"):
+        assert refused({"prompt": "x", name: 0}).param == name
+        generation = parse_completion({"prompt": "x", "echo": True, name: 0})
+        assert (generation.has_echo, generation.is_echo_only) == (True, True)
+    assert not parse_completion({"prompt": "x", "echo": True}).is_echo_only

@@ -17,6 +17,32 @@ def machine(tokenizer: Tokenizer, *stops: str, include_stop: bool = False) -> Te
     return TextPipeline(tokenizer, stops=stops, include_stop=include_stop, skip_special_tokens=True)
 
 
+@pytest.mark.parametrize("include_stop", [False, True])
+@pytest.mark.parametrize("stop", [*STOPS, "\ufffd"])
+def test_each_token_is_told_once_at_every_split(tokenizer: Tokenizer, stop: str, include_stop: bool) -> None:
+    """With its text or after it, and where its text begins; a stop takes those with it that have none before."""
+    ids = tokenizer.encode_rendered(TEXT)
+    whole = spanned(tokenizer, stop, include_stop)
+    starts = [*whole.feed(ids).starts, *whole.finish().starts]
+    text = cut_at(TEXT, stop, include_stop)
+    ends = [len(tokenizer.decode(ids[: index + 1], True).rstrip("\ufffd")) for index in range(len(ids))]
+    assert starts == sorted(starts)
+    assert len(starts) == sum(1 for begin in [0, *ends[:-1]] if begin < len(text))
+    for cut in range(len(ids) + 1):
+        pipeline, told, sent = spanned(tokenizer, stop, include_stop), [], ""
+        for feed in (ids[:cut], ids[cut:], None):
+            output = pipeline.finish() if feed is None else pipeline.feed(feed)
+            told += output.starts
+            sent += output.text
+            assert all(end <= len(sent) for end in ends[: len(told)]) or output.is_stopped
+        assert (told, sent) == (starts, text)
+
+
+def spanned(tokenizer: Tokenizer, stop: str, include_stop: bool) -> TextPipeline:
+    """A pipeline that says which tokens are told."""
+    return TextPipeline(tokenizer, stops=(stop,), include_stop=include_stop, skip_special_tokens=True, has_spans=True)
+
+
 def run(pipeline: TextPipeline, feeds: list[list[int]]) -> TextOutput:
     """The joined text of all feeds and the finish, with the last verdict."""
     outputs = [*(pipeline.feed(ids) for ids in feeds), pipeline.finish()]

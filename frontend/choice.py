@@ -1,0 +1,158 @@
+"""One choice of a reply while its row runs: tokens in, the dialect-free events of its text and its end out.
+
+Owns its text machine, the echo of its prompt and its log-probabilities; the row's Submit and Cancel are reply's.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from frontend.dialects.base import ChoiceFinished, ChoiceStarted, ChoiceText, FinishWord, Generation, ReplyEvent
+from frontend.echo import EchoProgress, PromptEcho
+from frontend.entries import TokenEntries
+from frontend.errors import RequestError
+from frontend.model_text import ModelText
+from frontend.stream import RowEnd, RowFailure, RowMailbox, RowNews
+from frontend.text.events import TextOutput
+from frontend.text.pipeline import TextPipeline
+from protocol.errors import ErrorCode
+from protocol.messages import Finish, Usage
+
+TOKEN_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceTexts:
+    """What all choices of a request make their texts with."""
+
+    text: ModelText
+    generation: Generation
+
+    def pipeline(self, *, has_spans: bool) -> TextPipeline:
+        """A text machine for one choice."""
+        return TextPipeline(
+            self.text.tokenizer,
+            stops=self.generation.stops,
+            include_stop=self.generation.include_stop,
+            skip_special_tokens=self.generation.skip_special_tokens,
+            has_spans=has_spans,
+        )
+
+
+class LiveChoice:
+    """One choice: its mailbox, its text machine, and how it ended."""
+
+    def __init__(self, mailbox: RowMailbox, texts: ChoiceTexts, echo: PromptEcho | None) -> None:
+        submit = mailbox.submit
+        has_entries = submit.logprobs is not None
+        self.mailbox = mailbox
+        self.failure: RequestError | None = None
+        self.is_finished = False
+        self.is_first_of_group = True
+        self._choice = submit.choice
+        self._heard_tokens = 0
+        self._told_usage: Usage | None = None
+        self._pipeline = texts.pipeline(has_spans=has_entries)
+        self._entries = TokenEntries(texts.text.token_bytes, len(echo.text) if echo else 0) if has_entries else None
+        self._echo = EchoProgress(echo, submit.choice, texts.text.token_bytes) if echo else None
+        self._is_echo_only = texts.generation.is_echo_only
+        self._is_started = False
+
+    @property
+    def usage(self) -> Usage:
+        """The row's own at a normal end; before that, and of a reply that is cancelled or fails, what has come."""
+        if self._told_usage is not None:
+            return self._told_usage
+        prompt_tokens = len(self.mailbox.submit.prompt.ids) // TOKEN_BYTES
+        return Usage(prompt_tokens=prompt_tokens, completion_tokens=self._heard_tokens)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to come: it was told to its end, or has failed."""
+        return self.is_finished or self.failure is not None
+
+    @property
+    def has_stopped_early(self) -> bool:
+        """Whether a stop string ended the choice while its row still runs."""
+        return self.is_finished and not self.mailbox.has_ended
+
+    def hear(self, news: RowNews) -> list[ReplyEvent]:
+        """The events of one take; a failure that brings no token is none, so that it can still be an HTTP status.
+
+        Raises RequestError when the engine told log-probabilities that do not fit the tokens.
+        """
+        self.failure = None if news.end is None else _failure_of(news.end)
+        if self.failure is not None and not news.ids:
+            return []
+        events: list[ReplyEvent] = []
+        if not self._is_started:
+            self._is_started = True
+            events.append(ChoiceStarted(self._choice))
+        if self._echo is not None:
+            events += self._echoed(self._echo, news)
+        if self._is_echo_only:
+            return [*events, *self._ended_echo(news.end)]
+        if self._entries is not None:
+            self._entries.hear(news)
+        self._heard_tokens += len(news.ids)
+        events += self._told(self._pipeline.feed(news.ids))
+        if isinstance(news.end, Finish):
+            events += self._ended(news.end)
+        if self.is_finished:
+            self.failure = None
+        return events
+
+    def _echoed(self, echo: EchoProgress, news: RowNews) -> list[ReplyEvent]:
+        """The prompt comes in pieces while its log-probabilities do, and is whole before the choice's own text."""
+        if news.prompt_logprobs:
+            return [echo.told(news.prompt_logprobs)]
+        self._echo = None
+        rest = echo.rest()
+        return [] if rest is None else [rest]
+
+    def _ended_echo(self, end: RowEnd | None) -> list[ReplyEvent]:
+        """The one token that the engine generated is not wanted."""
+        if not isinstance(end, Finish) or self.failure is not None:
+            return []
+        self._told_usage = msgspec.structs.replace(end.usage, completion_tokens=0)
+        return [self._finished("length")]
+
+    def _told(self, output: TextOutput) -> list[ReplyEvent]:
+        entries = () if self._entries is None else self._entries.told(output.starts)
+        events: list[ReplyEvent] = [ChoiceText(self._choice, output.text, entries)] if output.text or entries else []
+        if output.is_stopped:
+            self._heard_tokens = output.consumed_tokens
+            events.append(self._finished("stop"))
+        return events
+
+    def _ended(self, end: Finish) -> list[ReplyEvent]:
+        if self.is_finished:
+            # A stop string in the row's last tokens: the engine's count goes further than the text.
+            self._told_usage = msgspec.structs.replace(self.usage, cached_tokens=end.usage.cached_tokens)
+            return []
+        self._told_usage = end.usage
+        if end.reason not in ("stop", "length"):
+            return []
+        events = self._told(self._pipeline.finish())
+        return events if self.is_finished else [*events, self._finished(end.reason)]
+
+    def _finished(self, reason: FinishWord) -> ChoiceFinished:
+        self.is_finished = True
+        return ChoiceFinished(self._choice, reason)
+
+
+def _failure_of(end: Finish | RowFailure) -> RequestError | None:
+    """The error that an end means; None for a normal one."""
+    if isinstance(end, RowFailure):
+        return RequestError(end.code, end.message, end.param, end.retry_after_s)
+    match end.reason:
+        case "stop" | "length":
+            return None
+        case "deadline":
+            return RequestError(ErrorCode.DEADLINE_EXCEEDED, "the request's timeout has passed", "timeout")
+        case "lease_lost":
+            return RequestError(ErrorCode.LEASE_LOST, "the engine ended this frontend's rows; try again")
+        case "cancelled":
+            return RequestError(ErrorCode.INTERNAL, "the engine cancelled the request")
+        case "error":
+            return RequestError(end.code or ErrorCode.INTERNAL, end.message or "the engine failed")

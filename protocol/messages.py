@@ -199,7 +199,7 @@ class Hello(ToEngine, frozen=True, kw_only=True, tag="hello"):
 
 
 class Submit(ToEngine, frozen=True, kw_only=True, tag="submit"):
-    """One choice of one request. group: shared by the choices of one request.
+    """One choice of one request. group: shared by the choices of one prompt.
 
     max_tokens None: to the context's end. deadline_ms: from now, None for none. snapshot_at:
     prefix lengths worth keeping, ascending. generated: u32 LE, tokens delivered by an earlier

@@ -113,9 +113,19 @@ async def _generate(request: web.Request, dialect: Dialect) -> web.StreamRespons
         choices = likeliest(await _collected(request[RECORD], reply), generation)
         whole = await _encoded(dialect, facts, choices, reply.usage)
         return web.Response(body=whole, headers=headers, content_type="application/json")
+    except RequestError as error:
+        raise _in_clients_words(error, generation) from error
     finally:
         reply.close()
         request[RECORD].usage = reply.usage
+
+
+def _in_clients_words(error: RequestError, generation: Generation) -> RequestError:
+    """The engine knows a grammar; the client has sent a field of some other name."""
+    if error.param != "grammar" or generation.constraint is None:
+        return error
+    field = generation.constraint.field
+    return RequestError(error.code, f"`{field}`: {error.message}", field, error.retry_after_s)
 
 
 async def _read_body(request: web.Request) -> bytes:

@@ -84,6 +84,7 @@ def build_submits(generation: Generation, prompts: Sequence[list[int]], plan: Su
                     ignore_eos=generation.ignore_eos,
                     min_tokens=generation.min_tokens,
                     logprobs=_logprobs_wanted(generation),
+                    grammar=None if generation.constraint is None else generation.constraint.grammar,
                     deadline_ms=plan.deadline_ms,
                 )
             )

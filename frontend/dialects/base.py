@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from protocol.messages import Usage
+from protocol.messages import Grammar, Usage
 from protocol.sampling import TokenBias
 
 FinishWord = Literal["stop", "length"]
@@ -71,6 +71,14 @@ class AskedLogprobs:
     has_ids: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What the reply's text must fit. field: where the client put it, for errors."""
+
+    field: str
+    grammar: Grammar
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
     """One request as the core sees it. choices: answers to each prompt. ignored: unknown fields, by name.
@@ -94,6 +102,7 @@ class Generation:
     ignore_eos: bool = False
     min_tokens: int = 0
     skip_special_tokens: bool = True
+    constraint: Constraint | None = None
     timeout_s: float | None = None
     is_stream: bool = False
     include_usage: bool = False

@@ -9,6 +9,7 @@ from typing import Final
 
 from frontend.dialects.base import Generation, Prompt
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
+from frontend.dialects.openai_constraints import CONSTRAINT_FIELDS, read_constraint
 from frontend.dialects.openai_sampling import read_sampling, read_token_ids
 from frontend.dialects.values import (
     Bounds,
@@ -29,8 +30,6 @@ MAX_STOP_IDS: Final = 1_024
 MAX_TIMEOUT_S: Final = 1_000_000
 _COUNT: Final = Bounds(least=1, most=2**53)
 _INT64: Final = Bounds(least=-(2**63), most=2**63 - 1)
-
-_UNCONSTRAINED: Final = NeutralOnly(advice="constrained output is not available: leave it out")
 
 SHARED_FIELDS: Final[FieldTable] = {
     "model": Honoured("null, or one of the served names"),
@@ -69,17 +68,7 @@ SHARED_FIELDS: Final[FieldTable] = {
     "use_beam_search": NeutralOnly((False,)),
     "early_stopping": NeutralOnly((False,)),
     "prompt_logprobs": NeutralOnly((False,), "send echo with logprobs to /v1/completions"),
-    "response_format": NeutralOnly(({"type": "text"},), "constrained output is not available: leave it out"),
-    "guided_json": _UNCONSTRAINED,
-    "guided_regex": _UNCONSTRAINED,
-    "guided_choice": _UNCONSTRAINED,
-    "guided_grammar": _UNCONSTRAINED,
-    "guided_decoding_backend": Harmless("only read with another guided field"),
-    "guided_whitespace_pattern": Harmless("only read with another guided field"),
-    "structured_outputs": _UNCONSTRAINED,
-    "structural_tag": _UNCONSTRAINED,
-    "grammar": _UNCONSTRAINED,
-    "json_schema": _UNCONSTRAINED,
+    **CONSTRAINT_FIELDS,
     "adapters": NeutralOnly(advice="no adapter is mounted: leave it out"),
     "draft_model": NeutralOnly(("default_model",)),
     "num_draft_tokens": NeutralOnly((0,)),
@@ -122,6 +111,7 @@ def read_generation(
     """All honoured fields that both dialects share. least_tokens: of max_tokens. Raises RequestError."""
     read_text(body, "user")
     stream = _stream_options(body)
+    constrained = read_constraint(body)
     bounds = Bounds(least_tokens, _COUNT.most)
     max_tokens = read_integer(body, "max_tokens", bounds)
     max_completion_tokens = read_integer(body, "max_completion_tokens", bounds)
@@ -142,10 +132,11 @@ def read_generation(
         ignore_eos=read_bool(body, "ignore_eos", default=False),
         min_tokens=min_tokens,
         skip_special_tokens=read_bool(body, "skip_special_tokens", default=True),
+        constraint=constrained.constraint,
         timeout_s=_timeout_s(body),
         is_stream=stream.is_stream,
         include_usage=stream.include_usage,
-        ignored=tuple(dict.fromkeys(ignored + stream.ignored)),
+        ignored=tuple(dict.fromkeys(ignored + stream.ignored + constrained.ignored)),
     )
 
 

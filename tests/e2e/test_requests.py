@@ -54,6 +54,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (chat("x", use_beam_search=True), "use_beam_search"),
     (chat("x", typical_p=0.5), "typical_p"),
     (chat("x", length_penalty=1.2), "length_penalty"),
+    (chat("x", n=99), "n"),
+    (chat("x", response_format={"type": "yaml"}), "response_format"),
+    (chat("x", tools=[{"type": "function", "function": {"name": "f"}}]), "tools"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "image_url"),
 ]
 

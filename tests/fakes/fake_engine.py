@@ -55,6 +55,9 @@ from tests.fakes.fake_rows import FakeRow, FakeRows
 from tests.fakes.scripts import script_for
 from tests.fakes.tokenizer_folder import EOS_TOKEN, build_tokenizer_folder
 
+# A grammar with this word in it is refused as one that does not compile; all others are taken and not followed.
+UNCOMPILABLE = "uncompilable"
+
 FILE_NAMES = ("tokenizer.json", "tokenizer_config.json")
 
 
@@ -280,6 +283,10 @@ class FakeEngine:
         if len(self.rows.waiting) >= self.settings.max_waiting:
             self._reject(client, ProtocolError(ErrorCode.QUEUE_FULL, "the queue is full"), submit.id)
             return
+        if submit.grammar is not None and UNCOMPILABLE in submit.grammar.text:
+            message = f"the grammar does not compile: {UNCOMPILABLE} at 1(8)"
+            self._reject(client, ProtocolError(ErrorCode.INVALID_REQUEST, message), submit.id, "grammar")
+            return
         match submit.prompt:
             case TokenPrompt(ids=packed):
                 ids = codec.unpack_ids(packed)
@@ -296,10 +303,10 @@ class FakeEngine:
         )
         self.rows.waiting.append(row)
 
-    def _reject(self, client: bytes, error: ProtocolError, id_: SubmitId | None) -> None:
+    def _reject(self, client: bytes, error: ProtocolError, id_: SubmitId | None, param: str | None = None) -> None:
         if id_ is not None and error.code != ErrorCode.MALFORMED_FRAME:
             self.rows.tally.rejected += 1
-        self._tell(client, Rejected(epoch=self.epoch, code=error.code, message=error.message, id=id_))
+        self._tell(client, Rejected(epoch=self.epoch, code=error.code, message=error.message, id=id_, param=param))
 
     def _tell(self, client: bytes, message: AnyFromEngine) -> None:
         try:

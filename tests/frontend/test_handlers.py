@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from frontend import handlers
+from protocol.messages import Grammar
 from tests.fakes.deadline import until
+from tests.fakes.fake_engine import UNCOMPILABLE
 from tests.fakes.serving import serving
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -85,7 +87,8 @@ BAD_BODIES: list[tuple[str, bytes | dict[str, Any], int, str]] = [
     (CHAT, chat("x", logit_bias={"999999": 1}), 400, "invalid_request"),
     (CHAT, chat("x", allowed_token_ids=[5, 999_999]), 400, "invalid_request"),
     (CHAT, chat("x", bad_words=["a b " * 100]), 400, "invalid_request"),
-    (CHAT, chat("x", response_format={"type": "json_object"}), 400, "unsupported"),
+    (CHAT, chat("x", response_format={"type": "yaml"}), 400, "invalid_request"),
+    (CHAT, chat("x", guided_regex="a", guided_choice=["b"]), 400, "invalid_request"),
     (CHAT, chat("x", model="nobody"), 404, "model_not_found"),
     (CHAT, chat("word " * 3_000), 400, "context_length_exceeded"),
     (COMPLETIONS, {}, 400, "invalid_request"),
@@ -356,3 +359,15 @@ async def test_client_that_stops_reading_is_dropped(runtime_dir: Path) -> None:
         await until(lambda: len(served.engine.cancels()) == 1, "the unread stream is cancelled")
         await until(lambda: not served.engine.rows.live(), "its row is gone")
         response.close()
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_refused_grammar_is_told_under_the_clients_field(runtime_dir: Path, is_stream: bool) -> None:
+    """D7: the engine's words on a grammar reach the client as a 400 under the name that it has sent."""
+    async with serving(runtime_dir) as served:
+        body = chat("x", guided_regex=UNCOMPILABLE, stream=is_stream)
+        status, reply = await served.answer(CHAT, body)
+        error = reply["error"]
+        assert (status, error["code"], error["param"]) == (400, "invalid_request", "guided_regex")
+        assert error["message"] == "`guided_regex`: the grammar does not compile: uncompilable at 1(8)"
+        assert served.engine.submits()[0].grammar == Grammar(kind="regex", text=UNCOMPILABLE)

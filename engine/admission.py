@@ -28,6 +28,7 @@ class Admission:
         self._facts = facts
         self.waiting: deque[Row] = deque()
         self._compiling: list[Row] = []
+        self._alone: Row | None = None
 
     def check(self, submit: Submit) -> None:
         """Raises EngineError, with the field as param, for a Submit that this engine cannot serve as asked."""
@@ -77,18 +78,26 @@ class Admission:
     def can_admit(self, live_rows: int) -> bool:
         """Whether a row of the queue may start. live_rows: prefilling, ready and decoding ones.
 
-        The choices of one request start together, so that their prompt is prefilled once.
+        The choices of one request start together, so that their prompt is prefilled once. A row that decodes alone
+        starts when all others have finished, and those behind it when it has: first in, first out.
         """
         max_rows = self._facts.limits.max_rows
-        if len(self.waiting) == len(self._compiling) or live_rows >= max_rows:
+        if live_rows == 0:
+            self._alone = None
+        if self._alone is not None or len(self.waiting) == len(self._compiling) or live_rows >= max_rows:
             return False
         startable = list(islice(self._startable(), max_rows))
+        if startable[0].decodes_alone:
+            return live_rows == 0
         return live_rows + sum(row.is_sibling_of(startable[0]) for row in startable) <= max_rows
 
     def admit(self) -> list[Row]:
         """Takes the first row that does not wait for its grammar, and the siblings next to it."""
         startable = islice(self._startable(), self._facts.limits.max_rows)
         head = next(startable)
+        if head.decodes_alone:
+            self._alone = head
+            startable = iter(())
         admitted = [head, *takewhile(head.is_sibling_of, startable)]
         self.remove(set(admitted))
         return admitted

@@ -8,6 +8,7 @@ import mlx.core as mx
 from engine.cache.base import CacheKind
 from engine.cache.columns import capacity_for
 from engine.cache.layout import Layout
+from engine.cache.registry import kinds_of
 from engine.grouping import StepCost
 from engine.row import Row
 from engine.sampling.sampler import SamplingPlan, plan_sampling
@@ -62,9 +63,11 @@ class Group:
 
     def layer_bytes(self, columns: int) -> list[int]:
         """What one row takes of each layer's cache when its group is so many columns wide."""
-        if self.kinds is None:
+        # Alone a row may have quantized what its batch would not.
+        kinds = self.kinds if len(self.rows) > 1 else kinds_of(self.caches)
+        if kinds is None:
             return [cache.nbytes for cache in self.caches]
-        return [kind.row_bytes(cache, columns) for kind, cache in zip(self.kinds, self.caches, strict=True)]
+        return [kind.row_bytes(cache, columns) for kind, cache in zip(kinds, self.caches, strict=True)]
 
     def fork(self, families: list[list[Row]]) -> None:
         """Each row, in order, becomes a family of rows that go on from its caches; its own comes first."""

@@ -121,6 +121,7 @@ class EngineLoop:
             return
         row = make_row(key, submit, self._parts.facts, time.monotonic())
         row.compiling = compiling
+        row.decodes_alone = self._parts.cache_plan.must_decode_alone(row.prompt_tokens + row.limit)
         self._roster.add(row)
         self._admission.queue(row)
         if row.emitted >= row.limit:
@@ -363,6 +364,7 @@ class EngineLoop:
             steps=self._steps,
             last_step_ms=self._last_step_ms,
             kv_bytes=kv_bytes,
+            ledger_bytes=self._batch.ledger_bytes,
         )
         self._reporter.publish(progress, self._allocator)
 

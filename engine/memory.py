@@ -28,14 +28,15 @@ class Allocator:
         """After a full prefill chunk, whose large buffers no decode step can use."""
         mx.clear_cache()
 
-    def status(self, kv_bytes: int) -> MemoryStatus:
-        """What is held now. kv_bytes: of the live rows' caches."""
+    def status(self, kv_bytes: int, ledger_bytes: int) -> MemoryStatus:
+        """What is held now. kv_bytes: of the live rows' caches; ledger_bytes: what decoding rows' may take."""
         return MemoryStatus(
             active_bytes=mx.get_active_memory(),
             cache_bytes=mx.get_cache_memory(),
             peak_bytes=mx.get_peak_memory(),
             weights_bytes=self._weights_bytes,
             kv_bytes=kv_bytes,
+            ledger_bytes=ledger_bytes,
         )
 
 

@@ -17,13 +17,14 @@ MAX_FRONTENDS_SHOWN: Final = 256
 
 
 class Progress(NamedTuple):
-    """Where the loop stands. kv_bytes: of all live rows' caches."""
+    """Where the loop stands. kv_bytes: of all live rows' caches; ledger_bytes: what decoding rows' may take."""
 
     waiting: int
     decoding: int
     steps: int
     last_step_ms: float
     kv_bytes: int
+    ledger_bytes: int
 
 
 class Reporter:
@@ -51,7 +52,7 @@ class Reporter:
                 last_step_ms=progress.last_step_ms,
                 prompt_total=self._tally.prompt_tokens,
                 generated_total=self._tally.generated_tokens,
-                memory=allocator.status(progress.kv_bytes),
+                memory=allocator.status(progress.kv_bytes, progress.ledger_bytes),
                 counters=self._tally.counters(self._mailbox.malformed_frames, self._mailbox.stale_messages),
                 frontends=tuple(self._frontends(now)),
             )

@@ -30,7 +30,8 @@ class Row:
 
     to_prefill: prompt and replayed tokens. drawn: samples launched, which leads `emitted` (tokens read)
     by at most one. limit: tokens to emit at most. caches: one per layer until the row joins a batch.
-    has_unread: the batch register holds a token of this row that nobody has read. told: tokens emitted here,
+    has_unread: the batch register holds a token of this row that nobody has read. decodes_alone: it can share no
+    step, so nobody else is live beside it. told: tokens emitted here,
     without replayed ones. unread_logprobs: of samples launched and not read, oldest first. compiling: the grammar that
     the row waits for; then it is its grammar.
     """
@@ -48,6 +49,7 @@ class Row:
     prefilled: int = 0
     caches: list[Any] | None = None
     has_unread: bool = False
+    decodes_alone: bool = False
     prefill_began_at: float | None = None
     first_token_at: float | None = None
     compiling: CompiledGrammar | None = None

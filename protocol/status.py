@@ -34,13 +34,14 @@ class TokenStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes as the device allocator counts them; kv: live rows' caches."""
+    """Bytes as the device allocator counts them; kv: live rows' caches; ledger: what decoding rows' may take."""
 
     active_bytes: int = 0
     cache_bytes: int = 0
     peak_bytes: int = 0
     weights_bytes: int = 0
     kv_bytes: int = 0
+    ledger_bytes: int = 0
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):

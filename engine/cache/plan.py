@@ -19,7 +19,7 @@ class CachePlan:
     """mask_axes: of the scores that the model's attention masks.
 
     quantized: how, for the caches (by their place in the model's list) that are; rows shorter than
-    start_tokens keep float ones.
+    start_tokens keep float ones. Over 0, the rows of a batch are those that stay shorter.
     """
 
     mask_axes: int = HEAD_AXES
@@ -29,6 +29,8 @@ class CachePlan:
     def prototypes(self, model: nn.Module) -> list[Any]:
         """Empty solo caches of the classes with which rows join."""
         caches = make_prompt_cache(model)
+        if self.start_tokens:
+            return caches
         for index, scheme in self.quantized.items():
             caches[index] = converted(caches[index], scheme)
         return caches
@@ -36,6 +38,10 @@ class CachePlan:
     def kinds(self, model: nn.Module) -> list[CacheKind] | None:
         """The kind of each of the model's caches as rows join with them; None when they cannot share a batch."""
         return kinds_of(self.prototypes(model), self.mask_axes)
+
+    def must_decode_alone(self, tokens: int) -> bool:
+        """Whether a row that comes to hold so many tokens changes its caches while it decodes."""
+        return bool(self.quantized) and 0 < self.start_tokens <= tokens
 
     def convert(self, caches: list[Any], tokens: int) -> Iterator[Any]:
         """Quantizes in place those of a row's solo caches that are due, one by one: yields each new one.

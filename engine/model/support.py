@@ -53,16 +53,18 @@ def probe_batching(model: nn.Module, max_rows: int, scheme: KvScheme | None = No
     alone = CachePlan() if scheme is None else _quantized_plan(model, scheme)
     if max_rows == 1:
         return _serial("--max-rows is 1", alone)
-    if alone.start_tokens:
-        return _serial("with --quantized-kv-start over 0 its rows are not all quantized at one time", alone)
     declared = declared_batching(alone.prototypes(model))
+    if alone.start_tokens and declared.mode == "batch":
+        start = f"rows that reach --quantized-kv-start {alone.start_tokens} decode alone"
+        declared = Batching(mode="batch", reason=f"{declared.reason}; {start}")
     if declared.mode == "serial":
         return Support(declared, alone)
     refusals: list[str] = []
     # Attention with its own softcap keeps grouped heads in an axis of their own.
     for mask_axes in (HEAD_AXES, GROUPED_AXES):
         plan = dataclasses.replace(alone, mask_axes=mask_axes)
-        refusal = _refusal(model, plan)
+        # Rows that share a step have float caches where quantizing starts later.
+        refusal = _refusal(model, CachePlan(mask_axes) if alone.start_tokens else plan)
         if refusal is None:
             return Support(declared, plan)
         refusals.append(refusal)

@@ -149,16 +149,18 @@ def test_what_cannot_be_quantized_is_refused_by_name(name: str, scheme: KvScheme
 
 @pytest.mark.parametrize("start", [10, 40])
 def test_a_late_start_is_served_serially_and_equals_the_serial_run(start: int) -> None:
-    """C6: rows are quantized once they are long enough, in the prompt or in the middle of decode."""
+    """C6: rows are quantized once they are long enough, in the prompt or in mid decode; those decode alone."""
     support = _support("llama", KvScheme("--kv-bits", every=LayerScheme(4, 32), start_tokens=start))
-    assert support.batching.mode == "serial"
-    assert "--quantized-kv-start" in support.batching.reason
+    assert support.batching.mode == "batch"
+    assert f"rows that reach --quantized-kv-start {start} decode alone" in support.batching.reason
     model = random_model("llama")
-    facts = facts_of(model, max_rows=1)
-    driver = LoopDriver(model, facts, cache_plan=support.cache_plan)
-    driver.submit("row", prompt_of(20, 1), max_tokens=50)
+    driver = LoopDriver(model, cache_plan=support.cache_plan)
+    for id_ in ("row", "next"):
+        driver.submit(id_, prompt_of(20, 1), max_tokens=50)
+    driver.turn(5)
+    assert len(driver.loop._batch) == 1
     driver.run_until_idle()
-    assert driver.tokens("row") == _oracle(model, prompt_of(20, 1), 50, 4, start)
+    assert [driver.tokens(id_) for id_ in ("row", "next")] == [_oracle(model, prompt_of(20, 1), 50, 4, start)] * 2
 
 
 def test_empty_caches_are_never_converted() -> None:

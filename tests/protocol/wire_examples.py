@@ -185,7 +185,7 @@ STATUS: Final[dict[str, s.EngineStatus]] = {
         rows=s.RowCounts(waiting=1, prefilling=2, decoding=3),
         step=s.StepStatus(count=1_000, age_ms=4.5, last_ms=25.25),
         tokens=s.TokenStatus(prompt_total=9_000, generated_total=800, generated_per_s=64.5),
-        memory=s.MemoryStatus(active_bytes=5, cache_bytes=4, peak_bytes=6, weights_bytes=3, kv_bytes=2),
+        memory=s.MemoryStatus(active_bytes=5, cache_bytes=4, peak_bytes=6, weights_bytes=3, kv_bytes=2, ledger_bytes=1),
         counters=s.Counters(
             submitted=15, finished=4, cancelled=2, failed=1, rejected=2, malformed_frames=7, stale_messages=8
         ),

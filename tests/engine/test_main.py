@@ -65,6 +65,18 @@ def test_an_engine_serves_and_stops(model: Path, folder: RuntimeFolder) -> None:
     assert text.splitlines()[-1].endswith("engine.stopped")
 
 
+def test_an_engine_serves_from_a_quantized_cache(folder: RuntimeFolder, tmp_path: Path) -> None:
+    """--kv-bits reaches the caches: a row runs on them, and clients are told that rows may share a batch."""
+    model = build_random_model(tmp_path / "tiny", RandomModelSpec(hidden_size=128))
+    with running(model, folder, "--kv-bits", "8", "--kv-group-size", "32") as engine:
+        welcome = engine.client.greet()
+        engine.client.submit("one", max_tokens=6)
+        tokens, finish = engine.client.row("one")
+    assert (len(tokens), finish.reason) == (6, "length")
+    assert welcome.facts.batching.mode == "batch"
+    assert "quantized" in welcome.facts.batching.reason
+
+
 def test_a_second_engine_is_refused_and_the_first_lives(model: Path, folder: RuntimeFolder) -> None:
     """One line with the holder's pid; the first one's sockets are not touched."""
     with running(model, folder) as engine:

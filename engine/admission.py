@@ -117,10 +117,6 @@ class Admission:
             )
         if submit.adapter is not None:
             raise EngineError(ErrorCode.UNSUPPORTED, "adapter is not supported by this engine yet", param="adapter")
-        if submit.logprobs is not None and submit.logprobs.of_prompt:
-            raise EngineError(
-                ErrorCode.UNSUPPORTED, "log-probabilities of the prompt are not supported yet", param="logprobs"
-            )
         if submit.priority:
             raise EngineError(
                 ErrorCode.UNSUPPORTED, f"priority {submit.priority}: only 0 is supported yet", param="priority"

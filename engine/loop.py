@@ -237,6 +237,7 @@ class EngineLoop:
             return tokens
         self._tally.prompt_tokens += 1
         family = self._prefilling.take(row)
+        self._roster.tell_prompt(row, family)
         if row.prefilled and (len(family) > 1 or self._has_company(row)):
             # A step follows within this gap: the last prompt token rides in it, without a forward of its own.
             # Not that of a prompt of one token: its caches are empty, and those cannot be stacked.

@@ -1,8 +1,10 @@
 """What rows have gained since the last word to their clients: one Step per client, sent by the loop."""
 
+from collections.abc import Sequence
+
 from engine.mailbox import Mailbox
 from engine.row import Row, RowKey
-from protocol.codec import pack_ids
+from protocol.codec import MAX_PROMPT_LOGPROBS, pack_ids
 from protocol.messages import Epoch, Finish, RowDelta, Step, TokenLogprobs
 
 
@@ -14,6 +16,11 @@ class Outbox:
         self._tokens: dict[RowKey, list[int]] = {}
         self._logprobs: dict[RowKey, list[TokenLogprobs]] = {}
         self._finishes: dict[RowKey, Finish] = {}
+        self._prompts: dict[RowKey, Sequence[TokenLogprobs | None]] = {}
+
+    def add_prompt_logprobs(self, row: Row, entries: Sequence[TokenLogprobs | None]) -> None:
+        """Of all of the row's prompt tokens; told before its first token."""
+        self._prompts[row.key] = entries
 
     def add_token(self, row: Row, token: int, logprobs: TokenLogprobs | None) -> None:
         """A token that the row emits. logprobs: for a row that asked."""
@@ -27,7 +34,16 @@ class Outbox:
         self._finishes[row.key] = finish
 
     def flush(self, mailbox: Mailbox, step: int) -> None:
-        """Sends each client its Step. step: number of the engine step."""
+        """Sends each client its Step. step: number of the engine step.
+
+        A prompt's log-probabilities go ahead, in Steps of their own: one frame does not hold those of a long prompt.
+        """
+        for key, entries in self._prompts.items():
+            for start in range(0, len(entries), MAX_PROMPT_LOGPROBS):
+                piece = tuple(entries[start : start + MAX_PROMPT_LOGPROBS])
+                delta = RowDelta(id=key.id, prompt_logprobs=piece)
+                mailbox.tell(key.client, Step(epoch=self._epoch, step=step, rows=(delta,)))
+        self._prompts.clear()
         if not self._tokens:
             return
         by_client: dict[bytes, list[RowDelta]] = {}

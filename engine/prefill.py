@@ -1,6 +1,6 @@
 """Prefill: a row's chunks alone, or short rows as one padded chunk; the forward that gives a first token."""
 
-from typing import Any
+from typing import Any, Final
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -11,21 +11,28 @@ from engine.cache.base import CacheKind
 from engine.cache.plan import CachePlan
 from engine.decode import read
 from engine.row import Row
+from engine.sampling.logprobs import launch_prompt_logprobs
 from engine.sampling.masks import GrammarMasks
 from engine.sampling.sampler import plan_sampling, sample
+
+# Tokens whose logits over the whole vocabulary are held at once.
+PROMPT_LOGITS_TOKENS: Final = 128
 
 
 def launch_chunk(model: nn.Module, row: Row, chunk_tokens: int) -> int:
     """Sets the device to forward at most chunk_tokens, stopping one token short of the end. Returns how many.
 
-    Only the caches are evaluated: MLX is lazy, so the head is never computed for these tokens.
+    Only the caches are evaluated: MLX is lazy, so the head is never computed for these tokens. Of a row that asked
+    for its prompt's log-probabilities it is, in chunks of at most PROMPT_LOGITS_TOKENS.
     """
     assert row.caches is not None
+    if row.wants_prompt_logprobs:
+        chunk_tokens = min(chunk_tokens, PROMPT_LOGITS_TOKENS)
     stop = min(row.prefilled + chunk_tokens, len(row.to_prefill) - 1)
     tokens = row.to_prefill[row.prefilled : stop]
     if tokens:
-        model(mx.array(tokens, dtype=mx.uint32)[None], cache=row.caches)
-        mx.async_eval(_arrays(row.caches))
+        logits = model(mx.array(tokens, dtype=mx.uint32)[None], cache=row.caches)
+        mx.async_eval(_arrays(row.caches), launch_prompt_logprobs(logits[0], row))
         row.prefilled = stop
     return len(tokens)
 

@@ -65,6 +65,15 @@ class Roster:
         """Live rows whose deadline has passed. now: monotonic seconds."""
         return [row for row in self._with_deadline if row.deadline_at is not None and now >= row.deadline_at]
 
+    def tell_prompt(self, leader: Row, family: list[Row]) -> None:
+        """The log-probabilities of a prompt that is through, to those who asked. leader: who prefilled it."""
+        if not leader.wants_prompt_logprobs:
+            return
+        entries = [None, *(each.read() for each in leader.prompt_logprobs)]
+        leader.prompt_logprobs.clear()
+        for row in family:
+            self._outbox.add_prompt_logprobs(row, entries)
+
     def take_token(self, row: Row, token: int, now: float) -> bool:
         """A token that was read for the row. Returns whether the row goes on. now: monotonic seconds.
 

@@ -31,9 +31,9 @@ class Row:
     to_prefill: prompt and replayed tokens. drawn: samples launched, which leads `emitted` (tokens read)
     by at most one. limit: tokens to emit at most. caches: one per layer until the row joins a batch.
     has_unread: the batch register holds a token of this row that nobody has read. decodes_alone: it can share no
-    step, so nobody else is live beside it. told: tokens emitted here,
-    without replayed ones. unread_logprobs: of samples launched and not read, oldest first. compiling: the grammar that
-    the row waits for; then it is its grammar.
+    step, so nobody else is live beside it. told: tokens emitted here, without replayed ones. unread_logprobs: of
+    samples launched and not read, oldest first. prompt_logprobs: of the prompt's tokens from its second on, as far as
+    it is prefilled, if asked for. compiling: the grammar that the row waits for; then it is its grammar.
     """
 
     key: RowKey
@@ -56,11 +56,17 @@ class Row:
     grammar: RowGrammar | None = None
     told: list[int] = field(default_factory=list[int])
     unread_logprobs: deque[UnreadLogprobs] = field(default_factory=deque[UnreadLogprobs])
+    prompt_logprobs: list[UnreadLogprobs] = field(default_factory=list[UnreadLogprobs])
 
     @property
     def remaining_prefill_tokens(self) -> int:
         """Tokens to forward before the row can decode, the last prompt token included."""
         return len(self.to_prefill) - self.prefilled
+
+    @property
+    def wants_prompt_logprobs(self) -> bool:
+        """Whether its prompt's log-probabilities are to be told before its first token."""
+        return self.submit.logprobs is not None and self.submit.logprobs.of_prompt
 
     @property
     def is_last_token_pending(self) -> bool:
@@ -72,6 +78,7 @@ class Row:
         return (
             self.submit.group == other.submit.group
             and self.key.client == other.key.client
+            and self.submit.logprobs == other.submit.logprobs
             and self.to_prefill == other.to_prefill
         )
 

@@ -102,5 +102,22 @@ def hand_out(record: LogprobRecord, asking: LogprobRows) -> None:
         row.unread_logprobs.append(RowLogprobs(record, index, row.submit.logprobs.top))
 
 
+def launch_prompt_logprobs(logits: mx.array, row: Row) -> list[mx.array]:
+    """Adds to the row those of its prompt's tokens that follow its next chunk's, if it wants them.
+
+    logits: [C, V], of the chunk from row.prefilled on. Returns what has to be evaluated. Replayed tokens have none.
+    """
+    wanted = row.submit.logprobs
+    if wanted is None or not wanted.of_prompt:
+        return []
+    start = row.prefilled + 1
+    targets = row.to_prefill[start : min(start + logits.shape[0], row.prompt_tokens)]
+    if not targets:
+        return []
+    record = logprobs_of(logits[: len(targets)], mx.array(targets, dtype=mx.uint32), wanted.top)
+    row.prompt_logprobs += [RowLogprobs(record, index, wanted.top) for index in range(len(targets))]
+    return record.arrays
+
+
 def _told(value: float) -> float:
     return max(value, _LEAST) if value == value else _LEAST  # NaN is not itself

@@ -8,7 +8,7 @@ import pytest
 
 from engine.mailbox import SubmitHeard
 from protocol.errors import ErrorCode
-from protocol.messages import LogprobsWanted, SubmitId, TokenPrompt
+from protocol.messages import SubmitId, TokenPrompt
 from protocol.sampling import Sampling, TokenBias
 from tests.fakes.loop_driver import CLIENT, LoopDriver, facts_of
 from tests.fakes.models import prompt_of, tiny_model
@@ -21,7 +21,6 @@ from tests.parity.oracle import solo_tokens
         ({"model": "other"}, ErrorCode.MODEL_NOT_FOUND, "model"),
         ({"adapter": "x"}, ErrorCode.UNSUPPORTED, "adapter"),
         ({"priority": 3}, ErrorCode.UNSUPPORTED, "priority"),
-        ({"logprobs": LogprobsWanted(of_prompt=True)}, ErrorCode.UNSUPPORTED, "logprobs"),
         ({"sampling": Sampling(logit_bias=(TokenBias(id=512, bias=1.0),))}, ErrorCode.INVALID_REQUEST, "logit_bias"),
         ({"sampling": Sampling(bad_words=((1,), (2, 512)))}, ErrorCode.INVALID_REQUEST, "bad_words"),
         ({"sampling": Sampling(allowed_ids=(3, 2**31))}, ErrorCode.INVALID_REQUEST, "allowed_ids"),

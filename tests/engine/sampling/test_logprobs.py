@@ -8,8 +8,9 @@ import pytest
 from mlx_lm.generate import generate_step
 from mlx_lm.sample_utils import make_logits_processors
 
+from engine import outbox
 from engine.sampling.logprobs import logprobs_of
-from protocol.codec import unpack_ids
+from protocol.codec import pack_ids, unpack_ids
 from protocol.messages import LogprobsWanted, TokenLogprobs
 from protocol.sampling import Sampling
 from tests.engine.sampling.row_builds import row_of, sampled
@@ -103,3 +104,73 @@ def test_impossible_alternatives_are_left_out() -> None:
     assert record.told(0, 3) == TokenLogprobs(logprob=-9999.0, top_ids=b"\x05\0\0\0", top=(0.0,))
     nothing = logprobs_of(mx.full((1, 64), -mx.inf), mx.array([6], dtype=mx.uint32), 1)
     assert nothing.told(0, 1) == TokenLogprobs(logprob=-9999.0)
+
+
+def _prompt_oracle(prompt: list[int]) -> np.ndarray:
+    """[L - 1, V]: of the tokens after each prefix of the prompt."""
+    logits = tiny_model("llama")(mx.array(prompt)[None])[0, :-1]
+    return np.array(logits - mx.logsumexp(logits, axis=-1, keepdims=True))
+
+
+def _told_of_prompt(driver: LoopDriver, id_: str) -> list[TokenLogprobs | None]:
+    return [each for delta in driver.deltas if delta.id == id_ for each in delta.prompt_logprobs or ()]
+
+
+@pytest.mark.parametrize("length", [1, 2, 9, 129, 300])
+def test_a_prompt_has_one_entry_per_token_and_the_first_none(length: int) -> None:
+    """Over any number of chunks, beside a running batch, they are those of one forward over the prompt."""
+    driver = LoopDriver(tiny_model("llama"), chunk_tokens=256)
+    driver.submit("other", prompt_of(12, 5), max_tokens=30)
+    driver.turn(2)
+    asked = LogprobsWanted(top=3, of_prompt=True)
+    driver.submit("a", prompt_of(length), max_tokens=4, logprobs=asked, sampling=Sampling(presence_penalty=1.0))
+    driver.submit("b", prompt_of(length, 3), max_tokens=4)
+    driver.run_until_idle()
+    told = _told_of_prompt(driver, "a")
+    assert told[0] is None
+    oracle = _prompt_oracle(prompt_of(length)) if length > 1 else []
+    _assert_equal([each for each in told[1:] if each], list(zip(prompt_of(length)[1:], oracle, strict=True)), 3)
+    assert len(told) == length
+    assert [_told_of_prompt(driver, id_) for id_ in ("other", "b")] == [[], []]
+    assert len(driver.tokens("a")) == len(_told(driver, "a")) == 4
+
+
+def test_long_prompts_are_told_in_pieces_before_the_first_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No delta holds more entries than the wire allows, and none comes after a token."""
+    monkeypatch.setattr(outbox, "MAX_PROMPT_LOGPROBS", 100)
+    driver = LoopDriver(tiny_model("llama"))
+    driver.submit("a", prompt_of(250), max_tokens=3, logprobs=LogprobsWanted(of_prompt=True))
+    driver.run_until_idle()
+    sizes = [len(delta.prompt_logprobs or ()) for delta in driver.deltas]
+    assert sizes[:3] == [100, 100, 50]
+    assert sum(sizes) == 250
+    assert [len(delta.tokens) for delta in driver.deltas[:3]] == [0, 0, 0]
+
+
+def test_choices_share_the_prefill_and_each_is_told() -> None:
+    """n rows of one prompt: one prefill, and the same entries for every choice."""
+    driver = LoopDriver(tiny_model("llama"))
+    asked = LogprobsWanted(top=1, of_prompt=True)
+    for choice in range(3):
+        driver.submit(f"{choice}", prompt_of(40), max_tokens=3, logprobs=asked, group="g", choice=choice)
+    driver.run_until_idle()
+    told = [_told_of_prompt(driver, f"{choice}") for choice in range(3)]
+    assert len(told[0]) == 40
+    assert told == [told[0]] * 3
+    assert driver.loop._tally.prompt_tokens == 40
+
+
+def test_a_replay_is_told_the_prompts_again_but_not_of_what_was_delivered() -> None:
+    """The prompt's entries are as at first; delivered tokens are no part of the prompt."""
+    driver = LoopDriver(tiny_model("llama"))
+    asked = LogprobsWanted(top=2, of_prompt=True)
+    driver.submit("a", prompt_of(20), max_tokens=8, logprobs=asked)
+    driver.run_until_idle()
+    driver.submit("b", prompt_of(20), max_tokens=8, logprobs=asked, generated=pack_ids(driver.tokens("a")[:5]))
+    driver.run_until_idle()
+    first, second = (_told_of_prompt(driver, id_) for id_ in ("a", "b"))
+    assert len(second) == len(first) == 20
+    assert [each.logprob for each in second if each] == pytest.approx(
+        [each.logprob for each in first if each], abs=TOLERANCE
+    )
+    assert len(_told(driver, "b")) == 3

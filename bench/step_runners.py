@@ -4,12 +4,14 @@ Owns how our engine and mlx-lm are driven in process; the one place to change wh
 """
 
 import threading
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import engine.openblas  # noqa: F401  # before MLX
 
 # isort: split
 import mlx.core as mx
+import msgspec
 import numpy as np
 from mlx import nn
 from mlx.utils import tree_flatten
@@ -33,6 +35,7 @@ from protocol.messages import (
     BosRule,
     Epoch,
     GenerationDefaults,
+    Grammar,
     Limits,
     ModelFacts,
     Submit,
@@ -116,13 +119,29 @@ class OurDecode:
         return prefill.first_token(self._model, row, GrammarMasks(_NO_GRAMMAR))
 
 
+@dataclass(frozen=True, slots=True)
+class Constrained:
+    """Every so many-th row follows this grammar; it must have no end."""
+
+    tokenizer: GrammarTokenizer
+    grammar: Grammar
+    every: int
+
+
 class OurTurn:
     """A whole turn of our loop: hear, decode, take each token, tell (encoded, then dropped)."""
 
     name = "turn"
 
-    def __init__(self, model: nn.Module, prompts: list[list[int]]) -> None:
-        self._mailbox = _DeafMailbox(prompts)
+    def __init__(self, model: nn.Module, prompts: list[list[int]], constrained: Constrained | None = None) -> None:
+        submits = _submits(prompts)
+        grammars = GrammarCompiler(_NO_GRAMMAR if constrained is None else constrained.tokenizer)
+        if constrained is not None:
+            # Compiled before they are sent, so that constrained rows sit among the free ones.
+            grammars.start(constrained.grammar).result()
+            for index in range(0, len(submits), constrained.every):
+                submits[index] = msgspec.structs.replace(submits[index], grammar=constrained.grammar)
+        self._mailbox = _DeafMailbox(submits)
         self._loop = EngineLoop(
             LoopParts(
                 model=model,
@@ -133,7 +152,7 @@ class OurTurn:
                 chunk_tokens=PROMPT_TOKENS,
                 grace_s=0.0,
                 weights_bytes=_weights_bytes(model),
-                grammars=GrammarCompiler(_NO_GRAMMAR),
+                grammars=grammars,
             )
         )
         while self._mailbox.largest_step_rows < len(prompts):
@@ -183,8 +202,8 @@ def fixed_prompts(rows: int, vocabulary_size: int) -> list[list[int]]:
 class _DeafMailbox:
     """Hands over one Submit per prompt, then nothing; encodes what it is told, and forgets it."""
 
-    def __init__(self, prompts: list[list[int]]) -> None:
-        self._incoming: list[Heard] = [SubmitHeard(b"bench", submit) for submit in _submits(prompts)]
+    def __init__(self, submits: list[Submit]) -> None:
+        self._incoming: list[Heard] = [SubmitHeard(b"bench", submit) for submit in submits]
         self.clients: dict[bytes, Client] = {}
         self.malformed_frames = 0
         self.stale_messages = 0

@@ -11,6 +11,7 @@ from engine.errors import EngineError
 from engine.loop import EngineLoop
 from engine.mailbox import CancelHeard, Client, ClientLost, Heard, SubmitHeard
 from engine.parts import LoopParts
+from engine.sampling.grammar import GrammarCompiler
 from engine.status import StatusBoard
 from protocol.codec import decode_from_engine, encode, pack_ids, unpack_ids
 from protocol.messages import (
@@ -107,6 +108,7 @@ class LoopDriver:
         grace_s: float = 30.0,
         cache_plan: CachePlan = DEFAULT_PLAN,
         weights_bytes: int = 1 << 30,
+        grammars: GrammarCompiler | None = None,
     ) -> None:
         self.mailbox = FakeMailbox()
         self.board = StatusBoard(EPOCH, 0)
@@ -123,7 +125,7 @@ class LoopDriver:
                 grace_s=grace_s,
                 weights_bytes=weights_bytes,
                 cache_plan=cache_plan,
-                grammars=compiler(),
+                grammars=grammars or compiler(),
             )
         )
         self.turns = 0

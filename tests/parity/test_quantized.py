@@ -49,8 +49,7 @@ def _oracle(model: nn.Module, prompt: list[int], count: int, bits: int, start: i
     return [token for token, _ in steps]
 
 
-@pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("name", "bits"), [*((name, 4) for name in PLAIN), ("llama", 8), ("qwen3_next", 8)])
 def test_unpadded_rows_equal_the_serial_run(name: str, bits: int) -> None:
     """C5: rows of one length, alone and together, say what mlx-lm's own quantized run says."""
     support = _support(name, KvScheme("--kv-bits", every=LayerScheme(bits, 32)))

@@ -41,6 +41,7 @@ def test_rows_live_as_they_would_alone(name: str, first: list[int], actions: lis
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("name", CACHES)
 @settings(max_examples=1_000, deadline=None)
 @given(first=FIRST, actions=ACTIONS)

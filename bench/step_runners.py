@@ -4,8 +4,9 @@ Owns how our engine and mlx-lm are driven in process; the one place to change wh
 """
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import engine.openblas  # noqa: F401  # before MLX
 
@@ -17,6 +18,7 @@ from mlx import nn
 from mlx.utils import tree_flatten
 from mlx_lm.generate import BatchGenerator
 from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.sample_utils import make_sampler
 
 from engine import decode, prefill
 from engine.batch import Batch, Group
@@ -37,17 +39,26 @@ from protocol.messages import (
     GenerationDefaults,
     Grammar,
     Limits,
+    LogprobsWanted,
     ModelFacts,
     Submit,
     SubmitId,
     TokenPrompt,
 )
+from protocol.sampling import Sampling
 
 PROMPT_TOKENS: Final = 32
 _ENDLESS_TOKENS: Final = 1_000_000
 _LEAST_ID: Final = 32
 _EPOCH: Final = Epoch("bench")
 _NO_GRAMMAR: Final = GrammarTokenizer(None, "these runners have no tokenizer")
+
+
+class Wanted(NamedTuple):
+    """What one row asks of the sampler."""
+
+    sampling: Sampling = Sampling()
+    logprobs: LogprobsWanted | None = None
 
 
 class Runner(Protocol):
@@ -95,11 +106,13 @@ class OurDecode:
 
     name = "decode"
 
-    def __init__(self, model: nn.Module, prompts: list[list[int]]) -> None:
+    def __init__(self, model: nn.Module, prompts: list[list[int]], wanted: Sequence[Wanted] = ()) -> None:
         self._model = model
         kinds = kinds_of(make_prompt_cache(model))
         self._batch = Batch(kinds, _weights_bytes(model))
-        rows = [make_row(RowKey(b"bench", submit.id), submit, _facts(model), 0.0) for submit in _submits(prompts)]
+        rows = [
+            make_row(RowKey(b"bench", submit.id), submit, _facts(model), 0.0) for submit in _submits(prompts, wanted)
+        ]
         self._batch.join([Group.of_one(kinds, row, self._prefilled(row)) for row in rows])
 
     def step(self) -> None:
@@ -133,8 +146,15 @@ class OurTurn:
 
     name = "turn"
 
-    def __init__(self, model: nn.Module, prompts: list[list[int]], constrained: Constrained | None = None) -> None:
-        submits = _submits(prompts)
+    def __init__(
+        self,
+        model: nn.Module,
+        prompts: list[list[int]],
+        constrained: Constrained | None = None,
+        *,
+        wanted: Sequence[Wanted] = (),
+    ) -> None:
+        submits = _submits(prompts, wanted)
         grammars = GrammarCompiler(_NO_GRAMMAR if constrained is None else constrained.tokenizer)
         if constrained is not None:
             # Compiled before they are sent, so that constrained rows sit among the free ones.
@@ -172,12 +192,12 @@ class LibraryGenerator:
 
     name = "generator"
 
-    def __init__(self, model: nn.Module, prompts: list[list[int]]) -> None:
+    def __init__(self, model: nn.Module, prompts: list[list[int]], wanted: Sequence[Wanted] = ()) -> None:
         rows = len(prompts)
         self._generator = BatchGenerator(
             model, max_tokens=_ENDLESS_TOKENS, completion_batch_size=rows, prefill_batch_size=rows
         )
-        self._generator.insert(prompts)
+        self._generator.insert(prompts, samplers=[_library_sampler(each.sampling) for each in wanted] or None)
         while len(self._generator.next_generated()) < rows:
             pass
 
@@ -220,7 +240,12 @@ class _DeafMailbox:
         self.largest_step_rows = max(self.largest_step_rows, len(getattr(message, "rows", ())))
 
 
-def _submits(prompts: list[list[int]]) -> list[Submit]:
+def _library_sampler(sampling: Sampling) -> Callable[[mx.array], mx.array]:
+    return make_sampler(sampling.temperature, sampling.top_p, sampling.min_p, top_k=sampling.top_k)
+
+
+def _submits(prompts: list[list[int]], wanted: Sequence[Wanted]) -> list[Submit]:
+    """One a prompt; greedy when nothing is wanted."""
     return [
         Submit(
             epoch=_EPOCH,
@@ -229,8 +254,11 @@ def _submits(prompts: list[list[int]]) -> list[Submit]:
             model="bench",
             prompt=TokenPrompt(ids=pack_ids(prompt)),
             ignore_eos=True,
+            sampling=each.sampling,
+            logprobs=each.logprobs,
+            seed=index,
         )
-        for index, prompt in enumerate(prompts)
+        for index, (prompt, each) in enumerate(zip(prompts, wanted or [Wanted()] * len(prompts), strict=True))
     ]
 
 

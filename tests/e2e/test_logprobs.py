@@ -4,6 +4,8 @@ import asyncio
 import math
 from typing import Any
 
+import pytest
+
 from tests.e2e.client import CHAT, COMPLETIONS, chat, client_of
 from tests.e2e.cluster import Cluster
 
@@ -95,6 +97,24 @@ async def test_echo_repeats_the_prompt(cluster: Cluster) -> None:
     assert whole.text == stream.text == QUESTION + plain.text
     assert whole.body["usage"] == plain.body["usage"]
     assert (alone.text, alone.completion_tokens, alone.finish_reason) == (QUESTION, 0, "length")
+
+
+async def test_echo_with_logprobs_has_those_of_the_prompt(cluster: Cluster) -> None:
+    """One entry per token of prompt and text in both modes, the first without a number."""
+    async with client_of(cluster.url) as client:
+        body = {"prompt": QUESTION, "max_tokens": 6, "ignore_eos": True, "echo": True, "logprobs": 2}
+        whole = await client.ask(COMPLETIONS, body)
+        stream = await client.stream(COMPLETIONS, body)
+    assert whole.text == stream.text
+    usage, logprobs = whole.body["usage"], whole.body["choices"][0]["logprobs"]
+    numbers = logprobs["token_logprobs"]
+    assert len(numbers) == len(logprobs["tokens"]) == usage["total_tokens"]
+    assert numbers[0] is None
+    assert all(number <= 0 for number in numbers[1:])
+    frames = [event["choices"][0]["logprobs"] for event in stream.events[:-1]]
+    streamed = [number for frame in frames if frame for number in frame["token_logprobs"]]
+    # Beside other work the forward may round differently.
+    assert streamed[1:] == pytest.approx(numbers[1:], abs=1e-3)
 
 
 async def test_best_of_is_the_likeliest_of_its_rows(cluster: Cluster) -> None:

@@ -115,6 +115,10 @@ class Group:
         register = self.register[mx.array(keep, dtype=mx.uint32)] if keep else mx.zeros((0,), mx.uint32)
         self._seat([self.rows[index] for index in keep], register)
 
+    def go_on_from(self, tokens: list[int]) -> None:
+        """What the rows forward next, where it is not what they have sampled: their windows are made anew."""
+        self._seat(self.rows, mx.array(tokens, dtype=mx.uint32))
+
     def _seat(self, rows: list[Row], register: mx.array) -> None:
         self.rows = rows
         self.register = register

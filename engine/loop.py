@@ -14,6 +14,7 @@ from engine.admission import Admission
 from engine.batch import Batch, Group
 from engine.errors import EngineError
 from engine.gap import Gap
+from engine.jump import jump_forward
 from engine.mailbox import CancelHeard, ClientLost, SubmitHeard
 from engine.memory import Allocator
 from engine.outbox import Outbox
@@ -287,11 +288,7 @@ class EngineLoop:
         for launch in launched:
             with self._contained(launch.group.rows, ErrorCode.DECODE_FAILED):
                 self._take(launch)
-                if launch.logits is not None:
-                    logits = self._masks.laid_over(launch.logits, launch.group.rows)
-                    launch.group.register = decode.launch_sample(logits, launch.group)
-            for row in launch.group.rows:
-                row.has_unread = True
+                self._sample_read(launch.group, launch.logits)
         self._remove_ended()
         self._board.turn_ended()
         self._steps += 1
@@ -335,6 +332,15 @@ class EngineLoop:
             if row.has_unread:
                 row.has_unread = False
                 self._roster.take_token(row, token, now)
+
+    def _sample_read(self, group: Group, logits: mx.array | None) -> None:
+        """Samples step n beside a grammar, now that n-1 is read, unless a lone row knows what comes next."""
+        if logits is not None:
+            if jump_forward(self._model, group, self._roster, self._parts.chunk_tokens):
+                return
+            group.register = decode.launch_sample(self._masks.laid_over(logits, group.rows), group)
+        for row in group.rows:
+            row.has_unread = True
 
     @contextmanager
     def _contained(self, rows: list[Row], code: ErrorCode) -> Iterator[None]:

@@ -50,6 +50,13 @@ def launch_together(model: nn.Module, kinds: list[CacheKind], rows: list[Row]) -
     return group
 
 
+def launch_known(model: nn.Module, group: Group, tokens: list[int]) -> None:
+    """Sets the device to forward tokens of a decoding group's one row that need no sampling."""
+    model(mx.array(tokens, dtype=mx.uint32)[None], cache=group.caches)
+    group.layout.advance(len(tokens))
+    mx.async_eval(_arrays(group.caches))
+
+
 def wait_for_chunk(caches: list[Any]) -> None:
     """Waits until the caches hold what was launched."""
     mx.eval(_arrays(caches))

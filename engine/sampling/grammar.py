@@ -4,6 +4,7 @@ Owns the compiler's threads and its limits; the masks' way to the device is mask
 """
 
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,8 +23,11 @@ log = logging.getLogger(__name__)
 MAX_CACHED: Final = 64
 _THREADS: Final = 2
 _SHOWN_LENGTH: Final = 600
-# llguidance's own bounds on the work of one step and one compilation hold; its lexer's states take 1-2 kB each.
-_LIMITS: Final = LLParserLimits(max_lexer_states=20_000, verbose_errors=False)
+# Beside llguidance's own bounds: a state of its lexer takes 1-2 kB, and the work of a token grows with the square of
+# a row's items. A closed object may have about 240 optional properties, and needs four items for each.
+_LIMITS: Final = LLParserLimits(max_lexer_states=20_000, max_items_in_row=1_000, verbose_errors=False)
+# An ambiguous grammar gets slower with each token; everybody waits for it. Others need under 3 ms.
+MAX_TOKEN_CPU_S: Final = 0.05
 
 CompiledGrammar = Future[LLMatcher]
 
@@ -61,10 +65,11 @@ class GrammarTokenizer:
 class RowGrammar:
     """Where one row stands in its grammar."""
 
-    __slots__ = ("_matcher",)
+    __slots__ = ("_is_slow", "_matcher")
 
     def __init__(self, matcher: LLMatcher) -> None:
         self._matcher = matcher
+        self._is_slow = False
 
     @property
     def matcher(self) -> LLMatcher:
@@ -79,6 +84,8 @@ class RowGrammar:
     @property
     def fault(self) -> EngineError | None:
         """EngineError(DECODE_FAILED) when the matcher was given what does not fit, or has hit a limit."""
+        if self._is_slow:
+            return EngineError(ErrorCode.DECODE_FAILED, "the grammar is too ambiguous: it takes too long for a token")
         if not self._matcher.is_error():
             return None
         why = self._matcher.get_error()[:_SHOWN_LENGTH]
@@ -91,7 +98,9 @@ class RowGrammar:
 
     def take(self, token: int) -> None:
         """Advances by one token; one that is not allowed here is a fault from now on."""
+        began_s = time.thread_time()
         self._matcher.consume_token(token)
+        self._is_slow |= time.thread_time() - began_s > MAX_TOKEN_CPU_S
 
 
 class GrammarCompiler:

@@ -1,6 +1,7 @@
 """Grammars compile once, refuse with the compiler's words, and follow a row token by token."""
 
 import json
+import time
 
 import pytest
 
@@ -168,6 +169,27 @@ def test_logits_need_not_be_as_wide_as_the_tokenizer(vocabulary_size: int) -> No
     trie = GrammarTokenizer.read(tokenizer_json(), vocabulary_size, (EOS_ID,)).trie
     assert trie is not None
     assert trie.vocab_size == max(vocabulary_size, VOCABULARY_SIZE)
+
+
+@pytest.mark.parametrize("rule", ["[a-z] | a a | a a a", "[a-z]+ | a? a?"])
+def test_an_ambiguous_grammar_ends_its_row_before_it_gets_slow(rule: str) -> None:
+    """Each token costs more than the one before: the row ends with a fault, after seconds at most."""
+    grammar = compiled("gbnf", f"root ::= a\na ::= {rule}")
+    (letter,) = token_ids("x")
+    began_s = time.process_time()
+    for _ in range(200):
+        grammar.take(letter)
+        grammar.matcher.compute_bitmask()
+        if grammar.fault is not None:
+            break
+    assert grammar.fault is not None
+    assert time.process_time() - began_s < 10
+
+
+def test_a_wide_schema_is_within_the_limits() -> None:
+    """Two hundred optional properties, any of which may come next."""
+    schema = {"type": "object", "properties": {f"p{index}": {"type": "integer"} for index in range(200)}}
+    assert takes("json_schema", json.dumps(schema), '{"p7":1,"p9":2,"other":3}')
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from mlx_lm.models.cache import make_prompt_cache
 from engine import decode, prefill
 from engine.admission import Admission
 from engine.batch import Batch, Group
-from engine.errors import EngineError
 from engine.gap import Gap
+from engine.intake import Intake
 from engine.jump import jump_forward
 from engine.mailbox import CancelHeard, ClientLost, SubmitHeard
 from engine.memory import Allocator
@@ -21,11 +21,10 @@ from engine.outbox import Outbox
 from engine.parts import LoopParts
 from engine.prefill_queue import PrefillQueue
 from engine.report import Progress, Reporter
-from engine.retire import Roster, Tally, finish_reason_of
-from engine.row import Row, RowKey, make_row
+from engine.retire import Roster, Tally
+from engine.row import Row, RowKey
 from engine.sampling.masks import GrammarMasks
 from protocol.errors import ErrorCode
-from protocol.messages import Cancel, Submit
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +57,7 @@ class EngineLoop:
         self._outbox = Outbox(parts.board.epoch)
         self._roster = Roster(self._outbox, self._tally)
         self._admission = Admission(parts.facts)
+        self._intake = Intake(parts, self._roster, self._admission, self._tally)
         self._allocator = Allocator(parts.weights_bytes)
         self._reporter = Reporter(parts.board, parts.mailbox, self._roster, self._tally)
         self._kinds = parts.cache_plan.kinds(parts.model)
@@ -97,9 +97,9 @@ class EngineLoop:
         for heard in self._mailbox.hear(time.monotonic(), wait_ms):
             match heard:
                 case SubmitHeard():
-                    self._queue(RowKey(heard.client, heard.submit.id), heard.submit)
+                    self._intake.queue(RowKey(heard.client, heard.submit.id), heard.submit)
                 case CancelHeard():
-                    self._cancel(heard.client, heard.cancel)
+                    self._intake.cancel(heard.client, heard.cancel)
                 case ClientLost():
                     self._end_client(heard)
                 case _:
@@ -107,38 +107,6 @@ class EngineLoop:
         self._end_late_rows(time.monotonic())
         self._drain()
         self._remove_ended()
-
-    def _queue(self, key: RowKey, submit: Submit) -> None:
-        self._tally.submitted += 1
-        try:
-            if self._drain_ends_at is not None:
-                raise EngineError(ErrorCode.SHUTTING_DOWN, "the engine is shutting down", retry_after_s=1.0)
-            if key in self._roster.rows:
-                raise EngineError(ErrorCode.DUPLICATE_ID, f"{key.id} is running already", param="id")
-            self._admission.check(submit)
-            compiling = None if submit.grammar is None else self._parts.grammars.start(submit.grammar)
-        except EngineError as error:
-            self._reject(key, error)
-            return
-        row = make_row(key, submit, self._parts.facts, time.monotonic())
-        row.compiling = compiling
-        row.decodes_alone = self._parts.cache_plan.must_decode_alone(row.prompt_tokens + row.limit)
-        self._roster.add(row)
-        self._admission.queue(row)
-        if row.emitted >= row.limit:
-            self._roster.end(row, "length", time.monotonic())
-
-    def _reject(self, key: RowKey, error: EngineError) -> None:
-        self._tally.rejected += 1
-        log.info("row.rejected", extra={"id": key.id, "code": error.code, "why": error.message})
-        self._mailbox.reject(key.client, error, key.id)
-
-    def _cancel(self, client: bytes, cancel: Cancel) -> None:
-        """A Cancel may cross the row's own finish on the wire: then there is nothing to end."""
-        row = self._roster.rows.get(RowKey(client, cancel.id))
-        if row is not None:
-            log.info("row.cancelled", extra={"id": row.key.id, "reason": cancel.reason})
-            self._roster.end(row, finish_reason_of(cancel), time.monotonic())
 
     def _end_client(self, lost: ClientLost) -> None:
         now = time.monotonic()
@@ -167,25 +135,13 @@ class EngineLoop:
     # --- admit and prefill ----------------------------------------------------------------------
 
     def _admit(self) -> None:
-        self._settle_grammars()
+        self._intake.settle_grammars()
+        self._remove_ended()
         live = len(self._prefilling) + sum(len(group.rows) for group in self._ready) + len(self._batch)
         while self._admission.can_admit(live):
             for row in self._admission.admit():
                 self._prefilling.add(row)
                 live += 1
-
-    def _settle_grammars(self) -> None:
-        """Rows whose grammars are compiled may start; those whose grammars are refused never ran."""
-        for row in self._admission.compiled():
-            try:
-                row.follow_grammar(self._parts.grammars.tokenizer.eos_ids)
-            except EngineError as error:
-                self._roster.withdraw(row)
-                self._reject(row.key, error)
-                continue
-            if row.grammar is not None and row.grammar.is_satisfied:
-                self._roster.end(row, "stop", time.monotonic())
-        self._remove_ended()
 
     def _prefill(self) -> None:
         """As long as it takes while nobody waits for a step; else one gap, and of a long row one chunk."""
@@ -389,6 +345,7 @@ class EngineLoop:
         now = time.monotonic()
         if self._drain_ends_at is None:
             self._drain_ends_at = now + self._parts.grace_s
+            self._intake.close()
             self._board.set_phase("draining", f"rows that may finish: {len(self._roster.rows)}")
             log.info("loop.draining", extra={"rows": len(self._roster.rows), "grace_s": self._parts.grace_s})
         if now >= self._drain_ends_at:

@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 from aiohttp import web
 
 from frontend import admin
+from frontend.errors import OPENAI_ENVELOPE, Envelope
 from frontend.handlers import CHAT, COMPLETIONS, generation_handler
-from frontend.middleware import MAX_BODY_BYTES, add_request_id, guard
+from frontend.middleware import ENVELOPES, MAX_BODY_BYTES, add_request_id, guard
 from frontend.parts import PARTS, FrontendParts
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -19,6 +20,7 @@ class Route(NamedTuple):
     method: str
     paths: tuple[str, ...]
     handler: Handler
+    envelope: Envelope = OPENAI_ENVELOPE
 
 
 ROUTES: Final = (
@@ -38,6 +40,9 @@ def build_app(parts: FrontendParts) -> web.Application:
     app = web.Application(middlewares=[guard], client_max_size=parts.settings.max_body_bytes)
     app[PARTS] = parts
     app[MAX_BODY_BYTES] = parts.settings.max_body_bytes
+    app[ENVELOPES] = {
+        path: route.envelope for route in ROUTES for path in route.paths if route.envelope is not OPENAI_ENVELOPE
+    }
     app.on_response_prepare.append(add_request_id)
     for route in ROUTES:
         allowed = "GET, HEAD, OPTIONS" if route.method == "GET" else f"{route.method}, OPTIONS"

@@ -122,7 +122,7 @@ class LiveChoice:
         events: list[ReplyEvent] = [ChoiceText(self._choice, output.text, entries)] if output.text or entries else []
         if output.is_stopped:
             self._heard_tokens = output.consumed_tokens
-            events.append(self._finished("stop"))
+            events.append(self._finished("stop", output.stop))
         return events
 
     def _ended(self, end: Finish) -> list[ReplyEvent]:
@@ -136,9 +136,9 @@ class LiveChoice:
         events = self._told(self._pipeline.finish())
         return events if self.is_finished else [*events, self._finished(end.reason)]
 
-    def _finished(self, reason: FinishWord) -> ChoiceFinished:
+    def _finished(self, reason: FinishWord, stop: str | None = None) -> ChoiceFinished:
         self.is_finished = True
-        return ChoiceFinished(self._choice, reason)
+        return ChoiceFinished(self._choice, reason, stop)
 
 
 def _failure_of(end: Finish | RowFailure) -> RequestError | None:

@@ -1,9 +1,9 @@
 """What a client is told when a request fails: every code's HTTP status and OpenAI error type, in one table.
 
-Owns the envelope; the middleware that sends it lives in app, and no handler writes a status of its own.
+Owns the envelopes; the middleware that sends it lives in app, and no handler writes a status of its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -117,3 +117,19 @@ def error_body(error: RequestError) -> ErrorBody:
             code=error.code.value,
         )
     )
+
+
+def _openai_envelope(error: RequestError, request_id: str) -> msgspec.Struct:
+    del request_id  # in the headers only
+    return error_body(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """How a dialect tells an error. body: of the error and the request's id. event: its name in a stream, if any."""
+
+    body: Callable[[RequestError, str], msgspec.Struct] = _openai_envelope
+    event: str | None = None
+
+
+OPENAI_ENVELOPE: Final = Envelope()

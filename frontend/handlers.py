@@ -9,7 +9,7 @@ import math
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -17,16 +17,8 @@ from aiohttp import web
 
 from frontend.best_of import likeliest
 from frontend.dialects import openai_chat, openai_completions
-from frontend.dialects.base import (
-    ChoiceFinished,
-    ChoiceStarted,
-    ChoiceText,
-    Generation,
-    ReplyEvent,
-    ReplyFacts,
-    ReplyFinished,
-    WholeChoice,
-)
+from frontend.dialects.base import Generation, ReplyFacts, ReplyFinished, WholeChoice
+from frontend.dialects.dialect import Dialect, Framer
 from frontend.echo import PromptEcho, prompt_echoes
 from frontend.engine_client import ReadyEngine
 from frontend.errors import RequestError
@@ -45,7 +37,6 @@ from frontend.submission import (
     wanted_tokens,
 )
 from protocol.errors import ErrorCode
-from protocol.messages import Usage
 from protocol.sampling import Sampling
 
 log = logging.getLogger(__name__)
@@ -58,23 +49,8 @@ _BODY_LIMIT_S: Final = 30.0
 _MAX_NAMED_FIELDS: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """Two pure functions and their whole-reply twin round one core."""
-
-    parse: Callable[[object], Generation]
-    frames: Callable[[ReplyFacts, ReplyEvent, bool], list[msgspec.Struct]]
-    whole: Callable[[ReplyFacts, list[WholeChoice], Usage], msgspec.Struct]
-    id_prefix: str
-
-
-CHAT: Final = Dialect(openai_chat.parse_chat, openai_chat.chat_frames, openai_chat.chat_reply, "chatcmpl-")
-COMPLETIONS: Final = Dialect(
-    openai_completions.parse_completion,
-    openai_completions.completion_frames,
-    openai_completions.completion_reply,
-    "cmpl-",
-)
+CHAT: Final = openai_chat.CHAT
+COMPLETIONS: Final = openai_completions.COMPLETIONS
 
 
 def generation_handler(dialect: Dialect) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
@@ -103,15 +79,16 @@ async def _generate(request: web.Request, dialect: Dialect) -> web.StreamRespons
     request[RECORD].reply_id = facts.id
     reply = await _live_reply(request, engine, generation, facts.id, len(body))
     try:
+        facts = replace(facts, prompt_tokens=reply.usage.prompt_tokens)
         reply.start()
         if generation.is_stream:
             sse = SseStream(request, headers, parts.settings.stall_s)
             request[RECORD].sse = sse
-            streaming = _Streaming(request[RECORD], dialect, facts, reply, sse)
-            await _stream(streaming, generation.include_usage, parts.settings.keepalive_s)
+            framer = dialect.framer(facts, generation)
+            await _stream(_Streaming(request[RECORD], framer, reply, sse, dialect.has_done), parts.settings.keepalive_s)
             return sse.response
         choices = likeliest(await _collected(request[RECORD], reply), generation)
-        whole = await _encoded(dialect, facts, choices, reply.usage)
+        whole = await _encoded(generation, lambda: dialect.whole(facts, generation, choices, reply.usage))
         return web.Response(body=whole, headers=headers, content_type="application/json")
     except RequestError as error:
         raise _in_clients_words(error, generation) from error
@@ -208,28 +185,25 @@ class _Prompts:
 @dataclass(frozen=True, slots=True)
 class _Streaming:
     record: RequestRecord
-    dialect: Dialect
-    facts: ReplyFacts
+    framer: Framer
     reply: LiveReply
     sse: SseStream
+    has_done: bool
 
 
-async def _stream(streaming: _Streaming, include_usage: bool, keepalive_s: float) -> None:
+async def _stream(streaming: _Streaming, keepalive_s: float) -> None:
     """One write per turn of news; the status line goes out with the first, so an early failure keeps its status."""
-    reply, sse = streaming.reply, streaming.sse
+    reply, sse, framer = streaming.reply, streaming.sse, streaming.framer
     with Silence(keepalive_s, reply.nudge) as silence:
         while not reply.is_finished:
             events = await reply.next_events()
-            frames = [
-                frame(content)
-                for event in events
-                for content in streaming.dialect.frames(streaming.facts, event, include_usage)
-            ]
+            frames = [frame(sent.content, sent.name) for event in events for sent in framer.frames(event)]
             if events:
                 streaming.record.note_first_token()
             else:
-                frames.append(comment("waiting"))
-            if reply.is_finished:
+                sign = framer.keepalive()
+                frames.append(comment("waiting") if sign is None else frame(sign.content, sign.name))
+            if reply.is_finished and streaming.has_done:
                 frames.append(DONE)
             if frames:
                 await sse.write(frames)
@@ -243,20 +217,16 @@ async def _collected(record: RequestRecord, reply: LiveReply) -> list[WholeChoic
     while not reply.is_finished:
         for event in await reply.next_events():
             record.note_first_token()
-            match event:
-                case ChoiceStarted(choice=choice):
-                    choices[choice] = WholeChoice(choice)
-                case ChoiceText(choice=choice):
-                    choices[choice].add(event)
-                case ChoiceFinished(choice=choice, reason=reason):
-                    choices[choice].reason = reason
-                case ReplyFinished():
-                    pass
+            if isinstance(event, ReplyFinished):
+                continue
+            if event.choice not in choices:
+                choices[event.choice] = WholeChoice(event.choice)
+            choices[event.choice].add(event)
     return [choices[choice] for choice in sorted(choices)]
 
 
-async def _encoded(dialect: Dialect, facts: ReplyFacts, choices: list[WholeChoice], usage: Usage) -> bytes:
+async def _encoded(generation: Generation, whole: Callable[[], msgspec.Struct]) -> bytes:
     """The body of a whole reply; with twenty alternatives a token it takes tens of milliseconds."""
-    if facts.logprobs is None:
-        return msgspec.json.encode(dialect.whole(facts, choices, usage))
-    return await asyncio.to_thread(lambda: msgspec.json.encode(dialect.whole(facts, choices, usage)))
+    if generation.logprobs is None:
+        return msgspec.json.encode(whole())
+    return await asyncio.to_thread(lambda: msgspec.json.encode(whole()))

@@ -1,4 +1,4 @@
-"""What surrounds every handler: request ids, errors as OpenAI's envelope, one log line; the one broad except of HTTP.
+"""What surrounds every handler: request ids, errors in a dialect's words, one log line; the one broad except of HTTP.
 
 Owns how a failure is told, before the status line and after it; knows no route.
 """
@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from frontend.errors import AnyErrorCode, HttpErrorCode, RequestError, error_body
+from frontend.errors import OPENAI_ENVELOPE, AnyErrorCode, Envelope, HttpErrorCode, RequestError
 from frontend.request_log import RECORD, STATUS_CLIENT_GONE, RequestRecord, log_done, request_id
 from frontend.sse import ClientGoneError
 from protocol.errors import ErrorCode
@@ -73,10 +73,11 @@ async def _told(request: web.Request, error: RequestError) -> web.StreamResponse
     record = request[RECORD]
     record.error_code = error.code.value
     if record.sse is not None and record.sse.is_open:
-        await record.sse.fail(error_body(error))
+        envelope = envelope_of(request)
+        await record.sse.fail(envelope.body(error, record.id), envelope.event)
         return record.sse.response
     headers = {} if error.retry_after_s is None else {"retry-after": str(math.ceil(error.retry_after_s))}
-    return _envelope(error, error.status, headers)
+    return _envelope(request, error, error.status, headers)
 
 
 def _as_envelope(request: web.Request, error: web.HTTPException) -> web.StreamResponse:
@@ -94,12 +95,19 @@ def _as_envelope(request: web.Request, error: web.HTTPException) -> web.StreamRe
         case _:
             message = error.reason
     request[RECORD].error_code = code.value
-    return _envelope(RequestError(code, message), error.status, headers)
+    return _envelope(request, RequestError(code, message), error.status, headers)
 
 
-def _envelope(error: RequestError, status: int, headers: Mapping[str, str]) -> web.Response:
-    body = msgspec.json.encode(error_body(error))
+def envelope_of(request: web.Request) -> Envelope:
+    """The envelope of the route's dialect; OpenAI's where no route is."""
+    return request.app[ENVELOPES].get(request.path, OPENAI_ENVELOPE)
+
+
+def _envelope(request: web.Request, error: RequestError, status: int, headers: Mapping[str, str]) -> web.Response:
+    body = msgspec.json.encode(envelope_of(request).body(error, request[RECORD].id))
     return web.Response(body=body, status=status, headers=headers, content_type="application/json")
 
 
+# By path; only those that are not OpenAI's.
+ENVELOPES: Final = web.AppKey("envelopes", dict[str, Envelope])
 MAX_BODY_BYTES: Final = web.AppKey("max_body_bytes", int)

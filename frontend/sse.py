@@ -26,9 +26,10 @@ class ClientGoneError(Exception):
     """The client closed its connection, or left it unread for too long."""
 
 
-def frame(content: msgspec.Struct) -> bytes:
-    """One `data:` event."""
-    return b"data: " + _encoder.encode(content) + b"\n\n"
+def frame(content: msgspec.Struct, name: str | None = None) -> bytes:
+    """One event: its `event:` line, if it has a name, and its `data:` line."""
+    data = b"data: " + _encoder.encode(content) + b"\n\n"
+    return data if name is None else b"event: " + name.encode() + b"\n" + data
 
 
 def comment(text: str) -> bytes:
@@ -81,10 +82,10 @@ class SseStream:
         except ConnectionError as error:
             raise ClientGoneError(str(error)) from error
 
-    async def fail(self, error: msgspec.Struct) -> None:
+    async def fail(self, error: msgspec.Struct, name: str | None = None) -> None:
         """Tells a failure after the status line, and closes: no finish reason and no `[DONE]` follow."""
         self._response.force_close()
-        await self.write([frame(error)])
+        await self.write([frame(error, name)])
         await self.end()
 
     async def _open(self) -> None:

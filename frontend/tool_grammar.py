@@ -8,8 +8,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from frontend.dialects.base import NamedTool, Tool, ToolChoice
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 from protocol.messages import Grammar
@@ -30,25 +31,6 @@ class ToolCallFormat:
 
 # Of Hermes, and of Qwen's and SmolLM's templates.
 HERMES: Final = ToolCallFormat(begin="<tool_call>\n", end="\n</tool_call>")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
-    """A function that the model may call. parameters: JSON schema of its arguments, None for any object."""
-
-    name: str
-    parameters: Mapping[str, object] | None = None
-    is_strict: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class NamedTool:
-    """The choice of one tool: it is called, once."""
-
-    name: str
-
-
-ToolChoice = Literal["none", "auto", "required"] | NamedTool
 
 
 def tool_grammar(

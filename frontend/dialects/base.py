@@ -1,12 +1,42 @@
 """What every dialect makes of a request body, and what it may say of a stream: the core all dialects share."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from protocol.messages import Grammar, Usage
 from protocol.sampling import TokenBias
 
-FinishWord = Literal["stop", "length"]
+FinishWord = Literal["stop", "length", "tool_calls"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A function that the model may call. parameters: JSON schema of its arguments, None for any object."""
+
+    name: str
+    description: str | None = None
+    parameters: Mapping[str, object] | None = None
+    is_strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTool:
+    """The choice of one tool: it is called, once."""
+
+    name: str
+
+
+ToolChoice = Literal["none", "auto", "required"] | NamedTool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUse:
+    """The tools of a request, at least one. is_parallel: several calls may follow each other."""
+
+    tools: tuple[Tool, ...]
+    choice: ToolChoice = "auto"
+    is_parallel: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +44,13 @@ class ChatPrompt:
     """Messages for the chat template, normalised: plain dicts with role and text content.
 
     The two flags are arguments of ChatTemplate.render; with continue_final_message the reply goes on
-    in the last message.
+    in the last message. variables: further ones for the template, as the client named them.
     """
 
     messages: tuple[dict[str, Any], ...]
     add_generation_prompt: bool = True
     continue_final_message: bool = False
+    variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +115,7 @@ class Generation:
     """One request as the core sees it. choices: answers to each prompt. ignored: unknown fields, by name.
 
     best_of: rows of each prompt, of which the likeliest are the choices. has_echo: the prompt comes before the text.
-    max_tokens: 0 with has_echo only.
+    max_tokens: 0 with has_echo only. tools: None when there are none to call.
     """
 
     model: str | None
@@ -103,6 +134,7 @@ class Generation:
     min_tokens: int = 0
     skip_special_tokens: bool = True
     constraint: Constraint | None = None
+    tools: ToolUse | None = None
     timeout_s: float | None = None
     is_stream: bool = False
     include_usage: bool = False
@@ -121,12 +153,13 @@ class Generation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyFacts:
-    """What every frame of one reply repeats. created: Unix seconds. logprobs: as asked."""
+    """What the frames of one reply repeat. created: Unix seconds. logprobs: as asked. prompt_tokens: of all prompts."""
 
     id: str
     model: str
     created: int
     logprobs: AskedLogprobs | None = None
+    prompt_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +201,49 @@ class ChoiceText:
 
 
 @dataclass(frozen=True, slots=True)
+class ChoiceReasoning:
+    """Reasoning that a choice gained, without its markers; entries as in ChoiceText."""
+
+    choice: int
+    text: str
+    entries: tuple[TokenEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStarted:
+    """A choice begins a call. call: 0 for the first of the choice, and so on. id: of this call alone."""
+
+    choice: int
+    call: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallArguments:
+    """More of a call's arguments: the pieces joined are one JSON object. entries as in ChoiceText."""
+
+    choice: int
+    call: int
+    text: str
+    entries: tuple[TokenEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallFinished:
+    """The arguments of a call are whole; told before anything else of the choice follows."""
+
+    choice: int
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
 class ChoiceFinished:
-    """Last event of a choice, with the one finish reason."""
+    """Last event of a choice, with the one finish reason. stop: the stop string that ended it, if one did."""
 
     choice: int
     reason: FinishWord
+    stop: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +253,30 @@ class ReplyFinished:
     usage: Usage
 
 
-ReplyEvent = ChoiceStarted | ChoiceText | ChoiceFinished | ReplyFinished
+ReplyEvent = (
+    ChoiceStarted
+    | ChoiceText
+    | ChoiceReasoning
+    | ToolCallStarted
+    | ToolCallArguments
+    | ToolCallFinished
+    | ChoiceFinished
+    | ReplyFinished
+)
+
+
+@dataclass(slots=True)
+class WholeCall:
+    """A call collected for a reply that is not streamed."""
+
+    id: str
+    name: str
+    argument_parts: list[str] = field(default_factory=list[str])
+
+    @property
+    def arguments(self) -> str:
+        """One JSON object, as text."""
+        return "".join(self.argument_parts)
 
 
 @dataclass(slots=True)
@@ -194,15 +288,37 @@ class WholeChoice:
     reason: FinishWord = "stop"
     entries: list[TokenEntry] = field(default_factory=list[TokenEntry])
     prompt_entries: int = 0
+    reasoning_parts: list[str] = field(default_factory=list[str])
+    calls: list[WholeCall] = field(default_factory=list[WholeCall])
+    stop: str | None = None
 
-    def add(self, gained: ChoiceText) -> None:
-        """Takes an event over."""
-        self.text_parts.append(gained.text)
-        self.entries += gained.entries
-        if gained.is_prompt:
-            self.prompt_entries += len(gained.entries)
+    def add(self, event: ReplyEvent) -> None:
+        """Takes an event of this choice over."""
+        match event:
+            case ChoiceText(text=text, entries=entries, is_prompt=is_prompt):
+                self.text_parts.append(text)
+                self.entries += entries
+                self.prompt_entries += len(entries) if is_prompt else 0
+            case ChoiceReasoning(text=text, entries=entries):
+                self.reasoning_parts.append(text)
+                self.entries += entries
+            case ToolCallStarted(id=id_, name=name):
+                self.calls.append(WholeCall(id_, name))
+            case ToolCallArguments(text=text, entries=entries):
+                self.calls[-1].argument_parts.append(text)
+                self.entries += entries
+            case ChoiceFinished(reason=reason, stop=stop):
+                self.reason = reason
+                self.stop = stop
+            case ChoiceStarted() | ToolCallFinished() | ReplyFinished():
+                pass
 
     @property
     def text(self) -> str:
         """All text of the choice."""
         return "".join(self.text_parts)
+
+    @property
+    def reasoning(self) -> str:
+        """All reasoning of the choice."""
+        return "".join(self.reasoning_parts)

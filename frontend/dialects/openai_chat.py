@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from frontend.dialects.base import (
     ChatPrompt,
     ChoiceFinished,
+    ChoiceReasoning,
     ChoiceStarted,
     ChoiceText,
     FinishWord,
@@ -18,8 +19,13 @@ from frontend.dialects.base import (
     ReplyFacts,
     ReplyFinished,
     TokenEntry,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    WholeCall,
     WholeChoice,
 )
+from frontend.dialects.dialect import Dialect, PlainFramer
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
 from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation
 from frontend.dialects.openai_logprobs import ChatLogprobs, chat_logprobs, read_chat_logprobs
@@ -64,11 +70,30 @@ CHAT_FIELDS: Final[FieldTable] = {
 }
 
 
+class FunctionDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """What a frame adds to a call's function."""
+
+    name: str | UnsetType = UNSET
+    arguments: str
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """What a frame adds to a call; its first one has the id, the type and the name."""
+
+    index: int
+    id: str | UnsetType = UNSET
+    type: Literal["function"] | UnsetType = UNSET
+    function: FunctionDelta
+
+
 class ChunkDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """What a frame adds to the message."""
+    """What a frame adds to the message. Reasoning has vLLM's and mlx_lm.server's name: clients read one of them."""
 
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    tool_calls: tuple[ToolCallDelta, ...] | UnsetType = UNSET
 
 
 class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,11 +116,29 @@ class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
     usage: UsageBody | UnsetType | None = UNSET
 
 
+class Function(msgspec.Struct, frozen=True, kw_only=True):
+    """arguments: a JSON object, as text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a whole reply."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: Function
+
+
 class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """The reply of one choice."""
+    """The reply of one choice. content: null for calls without text."""
 
     role: Literal["assistant"] = "assistant"
-    content: str
+    content: str | None
+    reasoning_content: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    tool_calls: tuple[ToolCall, ...] | UnsetType = UNSET
     refusal: None = None
 
 
@@ -136,6 +179,16 @@ def chat_frames(facts: ReplyFacts, event: ReplyEvent, include_usage: bool) -> li
             choice = ChunkChoice(index=index, delta=ChunkDelta(role="assistant", content=""))
         case ChoiceText(choice=index, text=text, entries=entries):
             choice = ChunkChoice(index=index, delta=ChunkDelta(content=text), logprobs=_logprobs(entries, facts))
+        case ChoiceReasoning(choice=index, text=text, entries=entries):
+            delta = ChunkDelta(reasoning_content=text, reasoning=text)
+            choice = ChunkChoice(index=index, delta=delta, logprobs=_logprobs(entries, facts))
+        case ToolCallStarted(choice=index):
+            choice = ChunkChoice(index=index, delta=_call_started(event))
+        case ToolCallArguments(choice=index, call=call, text=text, entries=entries):
+            delta = ChunkDelta(tool_calls=(ToolCallDelta(index=call, function=FunctionDelta(arguments=text)),))
+            choice = ChunkChoice(index=index, delta=delta, logprobs=_logprobs(entries, facts))
+        case ToolCallFinished():
+            return []
         case ChoiceFinished(choice=index, reason=reason):
             choice = ChunkChoice(index=index, delta=ChunkDelta(), finish_reason=reason)
         case ReplyFinished(usage=usage):
@@ -154,7 +207,7 @@ def chat_reply(facts: ReplyFacts, choices: list[WholeChoice], usage: Usage) -> C
         choices=tuple(
             ChatChoice(
                 index=whole.choice,
-                message=ChatMessage(content=whole.text),
+                message=_message(whole),
                 logprobs=_logprobs(whole.entries, facts),
                 finish_reason=whole.reason,
             )
@@ -162,6 +215,33 @@ def chat_reply(facts: ReplyFacts, choices: list[WholeChoice], usage: Usage) -> C
         ),
         usage=usage_body(usage),
     )
+
+
+CHAT: Final = Dialect(
+    id_prefix="chatcmpl-",
+    parse=parse_chat,
+    framer=lambda facts, generation: PlainFramer(chat_frames, facts, generation.include_usage),
+    whole=lambda facts, generation, choices, usage: chat_reply(facts, choices, usage),
+)
+
+
+def _message(whole: WholeChoice) -> ChatMessage:
+    reasoning = whole.reasoning or UNSET
+    return ChatMessage(
+        content=None if whole.calls and not whole.text else whole.text,
+        reasoning_content=reasoning,
+        reasoning=reasoning,
+        tool_calls=tuple(_tool_call(call) for call in whole.calls) or UNSET,
+    )
+
+
+def _tool_call(call: WholeCall) -> ToolCall:
+    return ToolCall(id=call.id, function=Function(name=call.name, arguments=call.arguments))
+
+
+def _call_started(event: ToolCallStarted) -> ChunkDelta:
+    function = FunctionDelta(name=event.name, arguments="")
+    return ChunkDelta(tool_calls=(ToolCallDelta(index=event.call, id=event.id, type="function", function=function),))
 
 
 def _logprobs(entries: Sequence[TokenEntry], facts: ReplyFacts) -> ChatLogprobs | None:

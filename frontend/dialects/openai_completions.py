@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from frontend.dialects.base import (
     ChoiceFinished,
+    ChoiceReasoning,
     ChoiceStarted,
     ChoiceText,
     FinishWord,
@@ -20,8 +21,12 @@ from frontend.dialects.base import (
     TextPrompt,
     TokenEntry,
     TokensPrompt,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
     WholeChoice,
 )
+from frontend.dialects.dialect import Dialect, PlainFramer
 from frontend.dialects.fields import FieldTable, Honoured, NeutralOnly, check_fields
 from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation
 from frontend.dialects.openai_logprobs import CompletionLogprobs, completion_logprobs, read_completion_logprobs
@@ -98,6 +103,9 @@ def completion_frames(facts: ReplyFacts, event: ReplyEvent, include_usage: bool)
     match event:
         case ChoiceStarted():
             return []
+        case ChoiceReasoning() | ToolCallStarted() | ToolCallArguments() | ToolCallFinished():
+            # A completion's text is not parsed: it comes as the model writes it.
+            return []
         case ChoiceText(choice=index, text=text, entries=entries):
             choice = CompletionChunkChoice(text=text, index=index, logprobs=_logprobs(entries, facts))
         case ChoiceFinished(choice=index, reason=reason):
@@ -126,6 +134,14 @@ def completion_reply(facts: ReplyFacts, choices: list[WholeChoice], usage: Usage
         ),
         usage=usage_body(usage),
     )
+
+
+COMPLETIONS: Final = Dialect(
+    id_prefix="cmpl-",
+    parse=parse_completion,
+    framer=lambda facts, generation: PlainFramer(completion_frames, facts, generation.include_usage),
+    whole=lambda facts, generation, choices, usage: completion_reply(facts, choices, usage),
+)
 
 
 def _logprobs(entries: Sequence[TokenEntry], facts: ReplyFacts) -> CompletionLogprobs | None:

@@ -30,7 +30,7 @@ class TextPipeline:
         self._detokenizer = Detokenizer(tokenizer, skip_special_tokens)
         self._scanner = MarkerScanner(stops)
         self._is_stop_included = include_stop
-        self._is_stopped = False
+        self._stop: str | None = None
         self._consumed_tokens = 0
         # Only for those who ask which token made which text.
         self._spans = TokenSpans() if has_spans else None
@@ -40,7 +40,7 @@ class TextPipeline:
         """Text that these ids made safe to send; nothing once a stop string was found."""
         parts: list[str] = []
         for id_ in ids:
-            if self._is_stopped:
+            if self._stop is not None:
                 break
             self._consumed_tokens += 1
             piece = self._detokenizer.feed([id_])
@@ -51,7 +51,7 @@ class TextPipeline:
 
     def finish(self) -> TextOutput:
         """All held text, after the last id; text completed only here may still hold a stop string."""
-        if self._is_stopped:
+        if self._stop is not None:
             return self._output("")
         piece = self._detokenizer.finish()
         if self._spans is not None:
@@ -65,16 +65,16 @@ class TextPipeline:
         scan = self._scanner.feed(piece)
         if scan.found is None:
             return scan.before
-        self._is_stopped = True
-        return scan.before + (self._scanner.markers[scan.found.marker] if self._is_stop_included else "")
+        self._stop = self._scanner.markers[scan.found.marker]
+        return scan.before + (self._stop if self._is_stop_included else "")
 
     def _output(self, text: str) -> TextOutput:
-        return TextOutput(text, self._is_stopped, self._consumed_tokens, self._starts_told_with(text))
+        return TextOutput(text, self._stop, self._consumed_tokens, self._starts_told_with(text))
 
     def _starts_told_with(self, text: str) -> tuple[int, ...]:
         if self._spans is None:
             return ()
         self._told_characters += len(text)
-        if self._is_stopped:
+        if self._stop is not None:
             return self._spans.cut(self._told_characters)
         return self._spans.told(self._told_characters)

@@ -161,6 +161,13 @@ def test_too_many_or_too_few_are_an_error(text: ModelText, count: int) -> None:
     assert caught.value.code == ErrorCode.INTERNAL
 
 
+def test_the_end_names_the_stop_string_that_made_it(text: ModelText) -> None:
+    """A dialect may have to say which of several it was."""
+    choice = make_choice(text, logprobs=None, stops=("cow", "fox"))
+    events = heard(choice, delta(text.tokenizer.encode_rendered(" fox"), logprobs=None))
+    assert events[-1] == ChoiceFinished(0, "stop", "fox")
+
+
 def test_echo_without_logprobs_comes_first(text: ModelText) -> None:
     """The prompt's text, once, before the choice's own, also for a row that ends at once."""
     ids = text.tokenizer.encode_rendered(" fox")

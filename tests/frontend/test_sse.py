@@ -17,6 +17,11 @@ def test_frame_is_one_line() -> None:
     assert frame(Content("a\nb\r\n\u2028")) == b'data: {"text":"a\\nb\\r\\n\xe2\x80\xa8"}\n\n'
 
 
+def test_a_named_event_has_its_line_before_the_data() -> None:
+    """Anthropic's and the Responses API's events have names."""
+    assert frame(Content("a"), "ping") == b'event: ping\ndata: {"text":"a"}\n\n'
+
+
 def test_comment_and_done() -> None:
     """A comment is `: x` and a blank line; the end is OpenAI's."""
     assert comment("waiting") == b": waiting\n\n"

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from frontend.dialects.base import NamedTool, Tool, ToolChoice
 from frontend.errors import RequestError
-from frontend.tool_grammar import HERMES, NamedTool, Tool, ToolCallFormat, ToolChoice, tool_grammar
+from frontend.tool_grammar import HERMES, ToolCallFormat, tool_grammar
 from protocol.errors import ErrorCode
 from tests.fakes.grammars import takes
 

@@ -11,6 +11,7 @@ from frontend.dialects import openai_chat, openai_completions
 from frontend.dialects.base import (
     AskedLogprobs,
     ChoiceFinished,
+    ChoiceReasoning,
     ChoiceStarted,
     ChoiceText,
     ReplyEvent,
@@ -18,6 +19,9 @@ from frontend.dialects.base import (
     ReplyFinished,
     TokenChance,
     TokenEntry,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
     WholeChoice,
 )
 from frontend.dialects.fields import FieldTable
@@ -71,6 +75,21 @@ LOGPROB_EVENTS: list[ReplyEvent] = [
     ChoiceFinished(0, "stop"),
     ReplyFinished(USAGE),
 ]
+CALLS: list[ReplyEvent] = [
+    ChoiceStarted(0),
+    ChoiceReasoning(0, "Two cities"),
+    ChoiceReasoning(0, ", two calls."),
+    ChoiceText(0, "Looking it up. "),
+    ToolCallStarted(0, 0, "call_a", "weather"),
+    ToolCallArguments(0, 0, '{"city": '),
+    ToolCallArguments(0, 0, '"Oslo"}'),
+    ToolCallFinished(0, 0),
+    ToolCallStarted(0, 1, "call_b", "now"),
+    ToolCallArguments(0, 1, "{}"),
+    ToolCallFinished(0, 1),
+    ChoiceFinished(0, "tool_calls"),
+    ReplyFinished(USAGE),
+]
 TABLES: dict[str, FieldTable] = {
     "chat": openai_chat.CHAT_FIELDS,
     "chat.messages[]": MESSAGE_FIELDS,
@@ -117,11 +136,19 @@ def golden_texts() -> dict[str, str]:
     echoed = WholeChoice(0)
     for event in gained:
         echoed.add(event)
+    called, silent = WholeChoice(0), WholeChoice(0)
+    for event in CALLS:
+        called.add(event)
+        if not isinstance(event, ChoiceReasoning | ChoiceText):
+            silent.add(event)
     return {
         "sse/chat.txt": transcript(chat_frames, chat, ONE_CHOICE, False),
         "sse/chat_usage.txt": transcript(chat_frames, chat, ONE_CHOICE, True),
         "sse/chat_two_choices.txt": transcript(chat_frames, chat, TWO_CHOICES, True),
         "sse/chat_broken.txt": b"".join(broken).decode(),
+        "sse/chat_calls.txt": transcript(chat_frames, chat, CALLS, False),
+        "sse/chat_calls_whole.json": whole(openai_chat.chat_reply(chat, [called], USAGE)),
+        "sse/chat_calls_alone_whole.json": whole(openai_chat.chat_reply(chat, [silent], USAGE)),
         "sse/completions.txt": transcript(completion_frames, completion, ONE_CHOICE, False),
         "sse/completions_usage.txt": transcript(completion_frames, completion, ONE_CHOICE, True),
         "sse/completions_two_choices.txt": transcript(completion_frames, completion, TWO_CHOICES, True),

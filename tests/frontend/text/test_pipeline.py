@@ -46,7 +46,7 @@ def spanned(tokenizer: Tokenizer, stop: str, include_stop: bool) -> TextPipeline
 def run(pipeline: TextPipeline, feeds: list[list[int]]) -> TextOutput:
     """The joined text of all feeds and the finish, with the last verdict."""
     outputs = [*(pipeline.feed(ids) for ids in feeds), pipeline.finish()]
-    return TextOutput("".join(output.text for output in outputs), outputs[-1].is_stopped, outputs[-1].consumed_tokens)
+    return TextOutput("".join(output.text for output in outputs), outputs[-1].stop, outputs[-1].consumed_tokens)
 
 
 def cut_at(text: str, stop: str, include_stop: bool) -> str:
@@ -89,8 +89,8 @@ def test_feeds_after_the_stop_return_nothing(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode_rendered(TEXT)
     pipeline = machine(tokenizer, "fox")
     stopped = pipeline.feed(ids)
-    assert pipeline.feed(ids) == TextOutput("", True, stopped.consumed_tokens)
-    assert pipeline.finish() == TextOutput("", True, stopped.consumed_tokens)
+    assert pipeline.feed(ids) == TextOutput("", stopped.stop, stopped.consumed_tokens)
+    assert pipeline.finish() == TextOutput("", stopped.stop, stopped.consumed_tokens)
 
 
 def test_the_stop_completed_first_wins(tokenizer: Tokenizer) -> None:
@@ -111,7 +111,7 @@ def test_stop_at_the_first_token_leaves_no_text(tokenizer: Tokenizer) -> None:
 def test_text_held_at_the_end_is_released(tokenizer: Tokenizer) -> None:
     """The beginning of a stop that never came is text."""
     ids = tokenizer.encode_rendered("the ST")
-    assert run(machine(tokenizer, "STOP"), [ids]) == TextOutput("the ST", False, len(ids))
+    assert run(machine(tokenizer, "STOP"), [ids]) == TextOutput("the ST", None, len(ids))
 
 
 def test_special_tokens_show_only_when_asked(byte_level: Tokenizer) -> None:

@@ -17,6 +17,7 @@ serve: setup
 
 test: setup
 	@$(BIN)/engine-ctl pull smollm2
+	@$(BIN)/engine-ctl pull gemma3
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pyright
@@ -25,6 +26,7 @@ test: setup
 
 soak: setup
 	@$(BIN)/engine-ctl pull smollm2
+	@$(BIN)/engine-ctl pull gemma3
 	@$(BIN)/python -m pytest -q -m soak $(ARGS)
 
 # One of bench/'s programs: make bench BENCH=step ARGS="--help"

@@ -1,10 +1,10 @@
-"""GGUF metadata to tokenizer.json and tokenizer_config.json of a byte-level BPE.
+"""GGUF metadata to tokenizer.json and tokenizer_config.json.
 
-Owns the mapping of token types and pre-tokenizer names; refuses what it cannot map exactly.
+Owns the mapping of token types, and byte-level BPE with its pre-tokenizer names; refuses what it cannot map exactly.
 """
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
@@ -12,10 +12,8 @@ from tokenizers.models import BPE
 
 from engine.ctl.failure import CommandError
 from engine.ctl.gguf_metadata import Metadata
-
-# GGUF's token types, as llama.cpp numbers them.
-_CONTROL: Final = 3
-_USER_DEFINED: Final = 4
+from engine.ctl.gguf_sentencepiece import sentencepiece_tokenizer
+from engine.ctl.gguf_token_types import TokenType, token_types
 
 
 def write_tokenizer(metadata: Metadata, folder: Path) -> None:
@@ -28,23 +26,30 @@ def write_tokenizer(metadata: Metadata, folder: Path) -> None:
 
 def build_tokenizer(metadata: Metadata, tokens: list[str]) -> Tokenizer:
     """The tokenizer itself; token `i` of `tokens` gets id `i`."""
+    if len(set(tokens)) != len(tokens):
+        raise CommandError("the GGUF file's vocabulary has the same token twice")
     kind = metadata.get("tokenizer.ggml.model", str)
-    if kind != "gpt2":
-        raise CommandError(f"the GGUF file's tokenizer is {kind!r}; only byte-level BPE ('gpt2') is converted")
+    match kind:
+        case "gpt2":
+            return _byte_level_tokenizer(metadata, tokens)
+        case "llama":
+            return sentencepiece_tokenizer(metadata, tokens)
+        case _:
+            raise CommandError(
+                f"the GGUF file's tokenizer is {kind!r}; only byte-level BPE ('gpt2') and SentencePiece ('llama') are"
+                " converted"
+            )
+
+
+def _byte_level_tokenizer(metadata: Metadata, tokens: list[str]) -> Tokenizer:
     merges = [_pair(merge) for merge in metadata.get_list("tokenizer.ggml.merges", str)]
     vocabulary = {token: id_ for id_, token in enumerate(tokens)}
-    if len(vocabulary) != len(tokens):
-        raise CommandError("the GGUF file's vocabulary has the same token twice")
     tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=merges))
     tokenizer.pre_tokenizer = _pre_tokenizer(metadata.get("tokenizer.ggml.pre", str))  # pyright: ignore[reportAttributeAccessIssue]  # a property to its stub
     tokenizer.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]  # a property to its stub
-    types = metadata.get_list("tokenizer.ggml.token_type", int)
-    if len(types) != len(tokens):
-        raise CommandError(f"the GGUF file has {len(tokens)} tokens, but {len(types)} token types")
-    for token, type_ in zip(tokens, types, strict=True):
-        if type_ in (_CONTROL, _USER_DEFINED):
-            is_special = type_ == _CONTROL
-            tokenizer.add_tokens([AddedToken(token, special=is_special, normalized=False)])
+    for token, type_ in zip(tokens, token_types(metadata, tokens), strict=True):
+        if type_ in (TokenType.CONTROL, TokenType.USER_DEFINED):
+            tokenizer.add_tokens([AddedToken(token, special=type_ == TokenType.CONTROL, normalized=False)])
     return tokenizer
 
 

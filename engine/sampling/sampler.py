@@ -12,6 +12,7 @@ import mlx.core as mx
 from engine.row import Row
 from engine.sampling import filters, penalties
 from engine.sampling.bans import Bans, bad_word_reach, plan_bans, without_banned, without_early_stops
+from engine.sampling.greedy import likeliest_tokens
 from engine.sampling.history import History
 from engine.sampling.logprobs import LogprobRecord, LogprobRows, hand_out, logprobs_of, plan_logprobs
 from engine.sampling.noise import coin, draw_keys
@@ -145,7 +146,7 @@ def _drawn(logits: mx.array, plan: SamplingPlan, parts: _Parts) -> mx.array:
             draws = tuple(_plan_draws(plan.rows, fired, logits.shape[-1]))
     if len(draws) == 1 and not parts.has_greedy:
         return _drawn_alike(logits, draws[0])
-    tokens = mx.argmax(logits, axis=-1) if parts.has_greedy else mx.zeros((len(plan.rows),), mx.uint32)
+    tokens = likeliest_tokens(logits) if parts.has_greedy else mx.zeros((len(plan.rows),), mx.uint32)
     for alike in draws:
         tokens[alike.at] = _drawn_alike(_of(logits, alike.at), alike)
     return tokens

@@ -13,6 +13,7 @@ import zmq
 
 from protocol.codec import MAX_FRAME_BYTES
 from protocol.errors import ErrorCode, ProtocolError
+from protocol.settings import is_text
 
 # macOS allows 103 bytes in a socket path, Linux 107.
 MAX_SOCKET_PATH_BYTES: Final = 103
@@ -62,6 +63,8 @@ def default_runtime_path() -> Path:
 def open_runtime_folder(path: Path) -> RuntimeFolder:
     """Makes the folder with mode 0700 if missing. Raises ProtocolError(RUNTIME_FOLDER) if it is not ours alone."""
     path = path.expanduser().absolute()
+    if not is_text(str(path)):
+        raise _refused(path, "its name is not UTF-8 text; choose another with --runtime-dir")
     longest = len(os.fsencode(path / "requests"))
     if longest > MAX_SOCKET_PATH_BYTES:
         raise _refused(

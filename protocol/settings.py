@@ -3,13 +3,16 @@
 import argparse
 import types
 import typing
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import msgspec
 
 from protocol.errors import ErrorCode, ProtocolError
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
+
+# Of a web page, as its browser sends it: no path behind it. `null` is a page without one.
+Origin = Annotated[str, msgspec.Meta(pattern=r"^(\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s,]+)$")]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -28,11 +31,23 @@ def parse_settings(settings_type: type[Settings], arguments: list[str], program:
     hints = typing.get_type_hints(settings_type, include_extras=True)
     for field in fields:
         _add_option(parser, field, hints[field.name])
+    for argument in arguments:
+        if not is_text(argument):
+            raise ProtocolError(ErrorCode.BAD_SETTING, f"{program}: {argument!r} is not UTF-8 text")
     values = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None}
     try:
         return msgspec.convert(values, type=settings_type, strict=False)
     except msgspec.ValidationError as error:
         raise ProtocolError(ErrorCode.BAD_SETTING, f"{program}: {_option_in(str(error), values)}") from error
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be sent and shown: an argument or a path may hold bytes that are no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _add_option(parser: argparse.ArgumentParser, field: msgspec.structs.FieldInfo, hint: Any) -> None:

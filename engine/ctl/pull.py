@@ -21,6 +21,7 @@ import platformdirs
 
 from engine.ctl.failure import EXIT_USAGE, CommandError
 from engine.ctl.progress import ReportProgress
+from protocol.settings import is_text
 
 # A folder made by an earlier converter is made again.
 CONVERTER_VERSION: Final = 1
@@ -188,6 +189,8 @@ def resolve_model(argument: str, cache: ModelCache, progress: ReportProgress) ->
         return ModelSource(cache.pull(packaged, progress), packaged.folder_name)
     if folder.is_dir():
         folder = folder.resolve()
+        if not is_text(str(folder)):
+            raise CommandError(f"model folder {str(folder)!r}: its name is not UTF-8 text; rename it", EXIT_USAGE)
         return ModelSource(folder, folder.name)
     if _HUGGING_FACE_ID.fullmatch(argument) and not argument.startswith((".", "/", "~")):
         from engine.ctl.hugging_face import fetch_snapshot

@@ -22,6 +22,7 @@ from mlx_lm.utils import load_model as load_mlx_lm_model
 from engine.errors import EngineError
 from engine.settings import Settings
 from protocol.errors import ErrorCode
+from protocol.settings import is_text
 
 # One evaluation's share of the weights: bounds what is held twice, and how long a signal waits.
 EVAL_BYTES: Final = 256 * 1024 * 1024
@@ -81,6 +82,8 @@ def find_model(model: str) -> Path:
     Anything that looks like a path is never looked up elsewhere. Raises EngineError(BAD_MODEL).
     """
     folder = Path(model).expanduser()
+    if not is_text(str(folder.absolute())):
+        raise EngineError(ErrorCode.BAD_MODEL, f"model folder {str(folder.absolute())!r}: its name is not UTF-8 text")
     if folder.is_dir():
         return folder.absolute()
     if folder.exists():

@@ -177,6 +177,14 @@ def test_a_path_too_long_for_a_socket_is_refused_before_anything_is_made(short_p
     assert not too_long.exists()
 
 
+def test_a_name_that_is_no_text_is_refused_before_anything_is_made(short_path: Path) -> None:
+    """ZeroMQ takes addresses as text."""
+    strange = short_path / os.fsdecode(b"a\xff")
+    with pytest.raises(ProtocolError, match="its name is not UTF-8 text; choose another with --runtime-dir"):
+        open_runtime_folder(strange)
+    assert not strange.exists()
+
+
 def test_a_relative_path_becomes_absolute(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client started elsewhere is told the same place."""
     monkeypatch.chdir(short_path)

@@ -97,6 +97,12 @@ def test_an_empty_text_names_the_option() -> None:
         _parsed("--model", "")
 
 
+def test_bytes_that_are_no_text_are_refused() -> None:
+    """A file name may hold them; no message and no line of a log can."""
+    with pytest.raises(ProtocolError, match=r"example: '/m\\udcff' is not UTF-8 text"):
+        _parsed("--model", "/m\udcff")
+
+
 def test_help_shows_the_descriptions(capsys: pytest.CaptureFixture[str]) -> None:
     """--help ends well and prints a field's description as written."""
     with pytest.raises(SystemExit) as ended:

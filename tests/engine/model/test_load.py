@@ -2,7 +2,9 @@
 
 import json
 import logging
+import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,16 @@ def test_what_looks_like_a_path_is_never_looked_up(name: str, tmp_path: Path, mo
     assert is_hugging_face_id(name) is False
     if name != "/":
         assert "does not exist" in refusal(lambda: find_model(name))
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS takes no such names")
+def test_a_folder_whose_name_is_no_text_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the name is not in the argument: every status and log line would have to show it."""
+    strange = tmp_path / os.fsdecode(b"m\xff")
+    strange.mkdir()
+    monkeypatch.chdir(strange)
+    for model in (".", str(strange)):
+        assert "its name is not UTF-8 text" in refusal(lambda model=model: find_model(model))
 
 
 def test_a_file_is_no_model(folder: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from aiohttp import web
 
 from frontend import admin
+from frontend.access import ACCESS, access_rules, admit, answer_later, preflight_headers, tell_origin
 from frontend.errors import OPENAI_ENVELOPE, Envelope
 from frontend.handlers import CHAT, COMPLETIONS, generation_handler
 from frontend.middleware import ENVELOPES, MAX_BODY_BYTES, add_request_id, guard
@@ -37,29 +38,30 @@ ROUTES: Final = (
 
 def build_app(parts: FrontendParts) -> web.Application:
     """The application over an EngineClient that the caller runs."""
-    app = web.Application(middlewares=[guard], client_max_size=parts.settings.max_body_bytes)
+    app = web.Application(middlewares=[guard, admit], client_max_size=parts.settings.max_body_bytes)
     app[PARTS] = parts
     app[MAX_BODY_BYTES] = parts.settings.max_body_bytes
     app[ENVELOPES] = {
         path: route.envelope for route in ROUTES for path in route.paths if route.envelope is not OPENAI_ENVELOPE
     }
+    app[ACCESS] = access_rules(parts)
     app.on_response_prepare.append(add_request_id)
+    app.on_response_prepare.append(tell_origin)
     for route in ROUTES:
         allowed = "GET, HEAD, OPTIONS" if route.method == "GET" else f"{route.method}, OPTIONS"
         for path in route.paths:
             if route.method == "GET":
                 app.router.add_get(path, route.handler, allow_head=True)
             else:
-                app.router.add_route(route.method, path, route.handler)
+                app.router.add_route(route.method, path, route.handler, expect_handler=answer_later)
             app.router.add_options(path, _options_handler(allowed))
     return app
 
 
 def _options_handler(allowed: str) -> Handler:
-    """Names the methods. No other origin is let in: a page in a browser must not use a local model."""
+    """Names the methods, and tells a browser whether the page that asks may use them."""
 
     async def options(request: web.Request) -> web.Response:
-        del request
-        return web.Response(status=204, headers={"allow": allowed})
+        return web.Response(status=204, headers={"allow": allowed, **preflight_headers(request, allowed)})
 
     return options

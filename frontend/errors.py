@@ -21,6 +21,9 @@ class HttpErrorCode(StrEnum):
     INVALID_API_KEY = "invalid_api_key"
     NOT_FOUND = "not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
+    HOST_NOT_ALLOWED = "host_not_allowed"
+    ORIGIN_NOT_ALLOWED = "origin_not_allowed"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     REQUEST_QUARANTINED = "request_quarantined"
 
 
@@ -47,11 +50,14 @@ HTTP_MEANINGS: Final[Mapping[AnyErrorCode, HttpMeaning]] = MappingProxyType(
         ErrorCode.CONTEXT_LENGTH_EXCEEDED: HttpMeaning(400, _REQUEST),
         ErrorCode.OUT_OF_MEMORY: HttpMeaning(400, _REQUEST),
         HttpErrorCode.INVALID_API_KEY: HttpMeaning(401, _REQUEST),
+        HttpErrorCode.HOST_NOT_ALLOWED: HttpMeaning(403, _REQUEST),
+        HttpErrorCode.ORIGIN_NOT_ALLOWED: HttpMeaning(403, _REQUEST),
         ErrorCode.MODEL_NOT_FOUND: HttpMeaning(404, _REQUEST),
         HttpErrorCode.NOT_FOUND: HttpMeaning(404, _REQUEST),
         HttpErrorCode.METHOD_NOT_ALLOWED: HttpMeaning(405, _REQUEST),
         ErrorCode.DEADLINE_EXCEEDED: HttpMeaning(408, "timeout_error"),
         HttpErrorCode.BODY_TOO_LARGE: HttpMeaning(413, _REQUEST),
+        HttpErrorCode.UNSUPPORTED_MEDIA_TYPE: HttpMeaning(415, _REQUEST),
         ErrorCode.QUEUE_FULL: HttpMeaning(429, "rate_limit_error", retry_after_s=1.0),
         ErrorCode.PREFILL_FAILED: HttpMeaning(500, _SERVER),
         ErrorCode.DECODE_FAILED: HttpMeaning(500, _SERVER),

@@ -24,6 +24,7 @@ from frontend.engine_client import ReadyEngine
 from frontend.errors import RequestError
 from frontend.parts import PARTS, FrontendParts
 from frontend.reply import LiveReply
+from frontend.request_body import parsed_body, read_body
 from frontend.request_log import RECORD, RequestRecord
 from frontend.sampling import resolve_sampling
 from frontend.silence import Silence
@@ -36,16 +37,12 @@ from frontend.submission import (
     resolve_model,
     wanted_tokens,
 )
-from protocol.errors import ErrorCode
 from protocol.sampling import Sampling
 
 log = logging.getLogger(__name__)
 
 # Larger bodies are rendered and tokenised in a worker thread: 2k characters take about 1 ms.
 _INLINE_BODY_BYTES: Final = 2_048
-# Still larger ones are parsed there, too: 64 kB of token ids take about 4 ms.
-_INLINE_PARSE_BYTES: Final = 65_536
-_BODY_LIMIT_S: Final = 30.0
 _MAX_NAMED_FIELDS: Final = 1_000
 
 
@@ -65,8 +62,8 @@ def generation_handler(dialect: Dialect) -> Callable[[web.Request], Awaitable[we
 async def _generate(request: web.Request, dialect: Dialect) -> web.StreamResponse:
     parts = request.app[PARTS]
     parts.requests_total += 1
-    body = await _read_body(request)
-    generation = await _parsed(body, dialect)
+    body = await read_body(request)
+    generation = await parsed_body(body, dialect.parse)
     headers = _ignored_header(generation, parts)
     engine = await parts.client.wait_ready(parts.settings.engine_wait_s)
     model = resolve_model(generation.model, engine.facts, parts.settings.served_model_name)
@@ -103,35 +100,6 @@ def _in_clients_words(error: RequestError, generation: Generation) -> RequestErr
         return error
     field = generation.constraint.field
     return RequestError(error.code, f"`{field}`: {error.message}", field, error.retry_after_s)
-
-
-async def _read_body(request: web.Request) -> bytes:
-    """Raises RequestError for a body that trickles or cannot be decoded, HTTPRequestEntityTooLarge over the limit."""
-    try:
-        async with asyncio.timeout(_BODY_LIMIT_S):
-            return await request.read()
-    except TimeoutError as error:
-        raise RequestError(
-            ErrorCode.DEADLINE_EXCEEDED, f"the request body did not arrive within {_BODY_LIMIT_S:.0f} s"
-        ) from error
-    except web.RequestPayloadError as error:
-        why = " ".join(str(error).partition("message:")[2].split())
-        raise RequestError(ErrorCode.INVALID_REQUEST, f"the request body cannot be read: {why}") from error
-
-
-async def _parsed(body: bytes, dialect: Dialect) -> Generation:
-    if len(body) <= _INLINE_PARSE_BYTES:
-        return dialect.parse(_decoded(body))
-    return await asyncio.to_thread(lambda: dialect.parse(_decoded(body)))
-
-
-def _decoded(body: bytes) -> object:
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RequestError(ErrorCode.INVALID_REQUEST, f"the request body is not valid JSON: {error}") from error
-    except RecursionError as error:
-        raise RequestError(ErrorCode.INVALID_REQUEST, "the request body is nested too deeply") from error
 
 
 def _ignored_header(generation: Generation, parts: FrontendParts) -> dict[str, str]:

@@ -18,13 +18,16 @@ import msgspec
 import uvloop
 from aiohttp import web
 
+from frontend.api_keys import ApiKeys
 from frontend.app import build_app
 from frontend.engine_client import EngineClient
+from frontend.http_server import HttpRunner
 from frontend.model_text import load_model_text
 from frontend.parts import FrontendParts
 from frontend.settings import Address, Settings
 from protocol.endpoint import RuntimeFolder, open_runtime_folder
 from protocol.errors import EXIT_BAD_SETTING, ErrorCode, ProtocolError
+from protocol.key_file import read_key_file
 from protocol.logs import setup_logging
 from protocol.messages import ClientInfo
 from protocol.settings import parse_settings
@@ -46,6 +49,7 @@ def main(arguments: list[str]) -> int:
         settings = parse_settings(Settings, arguments, PROGRAM)
         setup_logging(settings.log_level)
         folder = open_runtime_folder(Path(settings.runtime_dir))
+        keys = ApiKeys(read_key_file(Path(settings.api_key_file)) if settings.api_key_file else ())
         listener = open_listener(settings)
     except ProtocolError as error:
         sys.stderr.write(f"{PROGRAM}: {error.message.removeprefix(f'{PROGRAM}: ')}\n")
@@ -53,7 +57,7 @@ def main(arguments: list[str]) -> int:
     log.info("frontend.settings", extra=msgspec.structs.asdict(settings))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, folder, listener))
+            runner.run(_serve(settings, folder, listener, keys))
     except Exception:  # the process's last word
         log.exception("frontend.died")
         return 1
@@ -104,7 +108,7 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def _serve(settings: Settings, folder: RuntimeFolder, listener: socket.socket) -> None:
+async def _serve(settings: Settings, folder: RuntimeFolder, listener: socket.socket, keys: ApiKeys) -> None:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenize"))
     stop = asyncio.Event()
@@ -116,7 +120,7 @@ async def _serve(settings: Settings, folder: RuntimeFolder, listener: socket.soc
     async with asyncio.TaskGroup() as group:
         following = group.create_task(client.run())
         parent = group.create_task(_follow_parent(stop)) if settings.exit_with_parent else None
-        await _serve_http(FrontendParts(settings, client, listens), listener, stop)
+        await _serve_http(FrontendParts(settings, client, listens, keys), listener, stop)
         following.cancel()
         if parent is not None:
             parent.cancel()
@@ -124,7 +128,7 @@ async def _serve(settings: Settings, folder: RuntimeFolder, listener: socket.soc
 
 async def _serve_http(parts: FrontendParts, listener: socket.socket, stop: asyncio.Event) -> None:
     """Serves until stop; then takes no connection more, and lets running requests go on for the grace."""
-    runner = web.AppRunner(
+    runner = HttpRunner(
         build_app(parts),
         access_log=None,
         handler_cancellation=True,

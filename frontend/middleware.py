@@ -77,6 +77,8 @@ async def _told(request: web.Request, error: RequestError) -> web.StreamResponse
         await record.sse.fail(envelope.body(error, record.id), envelope.event)
         return record.sse.response
     headers = {} if error.retry_after_s is None else {"retry-after": str(math.ceil(error.retry_after_s))}
+    if error.code == HttpErrorCode.INVALID_API_KEY:
+        headers["www-authenticate"] = "Bearer"
     return _envelope(request, error, error.status, headers)
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
+from frontend.api_keys import ApiKeys
 from frontend.engine_client import EngineClient
 from frontend.settings import Settings
 
@@ -20,6 +21,7 @@ class FrontendParts:
     settings: Settings
     client: EngineClient
     listens: tuple[str, ...]
+    keys: ApiKeys = field(default_factory=ApiKeys)
     started_s: float = field(default_factory=time.monotonic)
     created: int = field(default_factory=lambda: int(time.time()))
     requests_total: int = 0

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from protocol.endpoint import default_runtime_path
 from protocol.messages import GenerationDefaults
+from protocol.settings import Origin
 
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
@@ -54,7 +55,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keepalive_s: Annotated[
         float, Meta(ge=0, description="seconds between comment lines in a silent stream; 0 sends none")
     ] = 15.0
-    max_body_bytes: Annotated[int, Meta(ge=1_024, description="largest request body")] = 64 * 1024 * 1024
+    max_body_bytes: Annotated[int, Meta(ge=1_024, description="largest request body")] = 16 * 1024 * 1024
+    # Not the keys themselves: a command line can be read by every user of the machine.
+    api_key_file: (
+        Annotated[str, Meta(min_length=1, description="file of keys, one a line, of which each request must show one")]
+        | None
+    ) = None
+    allowed_origins: Annotated[
+        tuple[Origin, ...],
+        Meta(description="of web pages that may use this server; `*` is all; may be repeated; left out: none"),
+    ] = ()
     exit_with_parent: Annotated[bool, Meta(description="stop when the parent process is gone")] = False
     log_level: Annotated[LogLevel, Meta(description="least severe log lines to show")] = "info"
 

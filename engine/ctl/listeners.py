@@ -1,6 +1,7 @@
 """The listening sockets: bound and held by the supervisor, so that a restarted frontend refuses no connection."""
 
 import errno
+import ipaddress
 import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,6 +20,11 @@ class Listener:
     socket: socket.socket
     port: int
     url: str
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        return ipaddress.ip_address(self.socket.getsockname()[0]).is_loopback
 
 
 def open_listeners(host: str, ports: tuple[int, ...]) -> list[Listener]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from engine.ctl.api_keys import gathered_keys, hand_over
 from engine.ctl.child import Child, ChildPlan, RestartPolicy
 from engine.ctl.failure import CommandError
 from engine.ctl.listeners import Listener, open_listeners
@@ -27,7 +28,7 @@ DRAIN_S: Final = 30.0
 # Settings that only the engine reads, each under the same name.
 _KV_CACHE: Final = ("kv_bits", "kv_group_size", "quantized_kv_start", "kv_scheme")
 # Settings that only the frontends read, each under the same name.
-_REQUEST_DEFAULTS: Final = ("temp", "top_p", "top_k", "min_p", "max_tokens")
+_HTTP: Final = ("temp", "top_p", "top_k", "min_p", "max_tokens", "max_body_bytes")
 
 
 def run_serve(flags: dict[str, Any], config: Path | None) -> None:
@@ -49,32 +50,65 @@ def serve(settings: ServeSettings) -> int:
         listeners = open_listeners(settings.host, settings.port)
         for listener in listeners:
             held.callback(listener.socket.close)
+        key_file = _key_file(settings, folder, held)
+        if key_file is None:
+            _warn_of_strangers(listeners)
         with progress_bar(Console(stderr=True)) as progress:
             source = resolve_model(settings.model, default_cache(), progress)
         held.callback(remove_state, folder)
         observer = _Terminal(folder, source, listeners).observer()
-        return Supervisor(folder, _plans(settings, source, listeners), observer, RestartPolicy()).run()
+        plans = _plans(settings, source, listeners, key_file)
+        return Supervisor(folder, plans, observer, RestartPolicy()).run()
 
 
-def _plans(settings: ServeSettings, source: ModelSource, listeners: list[Listener]) -> list[ChildPlan]:
+def _key_file(settings: ServeSettings, folder: RuntimeFolder, held: ExitStack) -> Path | None:
+    """Where the frontends find the keys; None when no key is asked for. Gone when this process ends."""
+    keys = gathered_keys(settings.api_key, settings.api_key_file)
+    if not keys:
+        return None
+    path = hand_over(keys, folder)
+    held.callback(path.unlink, missing_ok=True)
+    return path
+
+
+def _warn_of_strangers(listeners: list[Listener]) -> None:
+    """One line when more than this machine can connect and nobody is asked who they are."""
+    open_ports = [str(listener.port) for listener in listeners if not listener.is_loopback]
+    if open_ports:
+        say(
+            f"warning: whoever reaches this machine on port {', '.join(open_ports)} may use the model: "
+            "ask for a key with --api-key-file, or leave --host out"
+        )
+
+
+def _plans(
+    settings: ServeSettings, source: ModelSource, listeners: list[Listener], key_file: Path | None
+) -> list[ChildPlan]:
     # -P: a folder named `engine` where the user stands must not be taken for ours.
     python = [sys.executable, "-P", "-m"]
-    names = [word for name in settings.served_model_name for word in ("--served-model-name", name)]
+    names = _repeated("--served-model-name", settings.served_model_name)
     folder = ["--runtime-dir", str(Path(settings.runtime_dir).expanduser().absolute())]
     shared = [*folder, "--log-level", settings.log_level, "--grace-s", str(DRAIN_S), "--exit-with-parent", *names]
     model = ["--model", str(source.path), "--model-id", source.id]
     limits = ["--max-rows", str(settings.max_rows), "--dtype", settings.dtype, *_given(settings, _KV_CACHE)]
-    defaults = _given(settings, _REQUEST_DEFAULTS)
+    http = [*_given(settings, _HTTP), *_repeated("--allowed-origins", settings.allowed_origins)]
+    if key_file is not None:
+        http += ["--api-key-file", str(key_file)]
 
     def engine_command(restarts: int) -> list[str]:
         return [*python, "engine", *model, *limits, "--restarts", str(restarts), *shared]
 
     def frontend_plan(listener: Listener) -> ChildPlan:
         descriptor = listener.socket.fileno()
-        command = [*python, "frontend", "--fd", str(descriptor), *defaults, *shared]
+        command = [*python, "frontend", "--fd", str(descriptor), *http, *shared]
         return ChildPlan(f"frontend {listener.port}", lambda _: command, (descriptor,))
 
     return [ChildPlan("engine", engine_command), *map(frontend_plan, listeners)]
+
+
+def _repeated(option: str, values: tuple[str, ...]) -> list[str]:
+    """The words of an option that is given once for each value."""
+    return [word for value in values for word in (option, value)]
 
 
 def _given(settings: ServeSettings, names: tuple[str, ...]) -> list[str]:

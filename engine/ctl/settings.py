@@ -12,6 +12,7 @@ from engine.ctl.pull import DEFAULT_MODEL
 from engine.settings import DtypeName
 from engine.settings import Settings as EngineSettings
 from protocol.endpoint import default_runtime_path
+from protocol.settings import Origin
 
 _ENGINE_DEFAULTS: Final[dict[str, Any]] = {
     field.name: field.default for field in msgspec.structs.fields(EngineSettings)
@@ -66,6 +67,20 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_tokens: (
         Annotated[int, Meta(ge=1, description="max_tokens of requests that name none; left out: no limit")] | None
     ) = None
+    api_key: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="a key that each request must show; repeatable; others see it in `ps`, so rather use the file"
+        ),
+    ] = ()
+    api_key_file: (
+        Annotated[str, Meta(min_length=1, description="file of such keys, one a line, read at the start")] | None
+    ) = None
+    allowed_origins: Annotated[
+        tuple[str, ...],
+        Meta(description="of web pages that may use this server, as http://localhost:3000; repeatable, or with commas"),
+    ] = ()
+    max_body_bytes: Annotated[int, Meta(ge=1_024, le=2**31, description="largest request body")] = 16 * 1024 * 1024
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="least level logged")] = (
         _ENGINE_DEFAULTS["log_level"]
     )
@@ -78,11 +93,24 @@ def serve_settings(flags: dict[str, Any], config: Path | None) -> ServeSettings:
         settings = msgspec.convert({**from_file, **flags}, type=ServeSettings)
     except msgspec.ValidationError as error:
         raise CommandError(_explained(error, prefix="--"), EXIT_USAGE) from error
+    settings = msgspec.structs.replace(settings, allowed_origins=_origins(settings.allowed_origins))
     fixed = [port for port in settings.port if port]
     twice = next((port for port in fixed if fixed.count(port) > 1), None)
     if twice is not None:
         raise CommandError(f"--port {twice} is given twice; each frontend needs its own", EXIT_USAGE)
     return settings
+
+
+def _origins(given: tuple[str, ...]) -> tuple[str, ...]:
+    origins = tuple(origin.strip() for words in given for origin in words.split(","))
+    try:
+        return msgspec.convert(origins, type=tuple[Origin, ...])
+    except msgspec.ValidationError as error:
+        shown = ", ".join(origins)
+        raise CommandError(
+            f"--allowed-origins {shown}: an origin is http://HOST or http://HOST:PORT, without a path; `*` is any",
+            EXIT_USAGE,
+        ) from error
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +11,10 @@ from typing import Any
 
 from aiohttp import ClientResponse, ClientSession, TCPConnector, web
 
+from frontend.api_keys import ApiKeys
 from frontend.app import build_app
 from frontend.engine_client import EngineClient
+from frontend.http_server import HttpRunner
 from frontend.model_text import load_model_text
 from frontend.parts import FrontendParts
 from frontend.settings import Settings
@@ -33,7 +35,8 @@ class Served:
     async def post(self, path: str, body: dict[str, Any] | bytes, **options: Any) -> ClientResponse:
         """Sends a body; the reply's head."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return await self.session.post(self.url + path, data=data, **options)
+        headers = {"content-type": "application/json", **options.pop("headers", {})}
+        return await self.session.post(self.url + path, data=data, headers=headers, **options)
 
     async def answer(self, path: str, body: dict[str, Any] | bytes, **options: Any) -> tuple[int, Any]:
         """Status and decoded JSON of a reply that is not streamed."""
@@ -67,17 +70,22 @@ def decoded_events(raw: bytes) -> list[Any]:
 
 @asynccontextmanager
 async def serving(
-    runtime_dir: Path, frontend: dict[str, Any] | None = None, *, wait: bool = True, **engine: Any
+    runtime_dir: Path,
+    frontend: dict[str, Any] | None = None,
+    *,
+    wait: bool = True,
+    keys: Sequence[str] = (),
+    **engine: Any,
 ) -> AsyncIterator[Served]:
-    """Engine and frontend for the length of the block. wait: until the engine is ready."""
+    """Engine and frontend for the length of the block. wait: until the engine is ready. keys: that are asked for."""
     fake = FakeEngine(FakeSettings(runtime_dir=str(runtime_dir), **engine)).start()
     settings = Settings(runtime_dir=str(runtime_dir), **(frontend or {}))
     client = EngineClient(open_runtime_folder(runtime_dir), ClientInfo(name="test", pid=1), load_model_text)
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    parts = FrontendParts(settings, client, (url,))
-    runner = web.AppRunner(build_app(parts), access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+    parts = FrontendParts(settings, client, (url,), ApiKeys(keys))
+    runner = HttpRunner(build_app(parts), access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
     await runner.setup()
     await web.SockSite(runner, listener).start()
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from frontend import handlers
+from frontend import request_body
 from protocol.messages import Grammar
 from tests.fakes.deadline import until
 from tests.fakes.fake_engine import UNCOMPILABLE
@@ -312,13 +312,13 @@ async def test_large_bodies_are_parsed_beside_the_event_loop(
 ) -> None:
     """A list of millions of token ids must not hold up other streams, probes and pings for seconds."""
     threads: list[bool] = []
-    original = handlers._decoded
+    original = request_body.decoded
 
     def recording(body: bytes) -> object:
         threads.append(threading.current_thread() is threading.main_thread())
         return original(body)
 
-    monkeypatch.setattr(handlers, "_decoded", recording)
+    monkeypatch.setattr(request_body, "decoded", recording)
     async with serving(runtime_dir) as served:
         assert (await served.answer(COMPLETIONS, {"prompt": "!echo x"}))[0] == 200
         assert (await served.answer(COMPLETIONS, {"prompt": [5] * 100_000}))[0] == 400

@@ -83,6 +83,35 @@ def test_open_runtime_folder_is_refused(runtime_dir: Path) -> None:
     assert "chmod 700" in lines[0]
 
 
+def test_a_key_file_without_a_key_is_refused(runtime_dir: Path) -> None:
+    """A frontend that was to ask for keys never starts without."""
+    (runtime_dir / "keys").touch()
+    arguments = ["--runtime-dir", str(runtime_dir), "--port", "0", "--api-key-file", str(runtime_dir / "keys")]
+    status, lines = refusal(*arguments)
+    assert status == EXIT_BAD_SETTING
+    assert len(lines) == 1
+    assert "there is no key in it" in lines[0]
+
+
+async def test_a_frontend_with_a_key_file_asks_for_keys(runtime_dir: Path) -> None:
+    """The file's key is let in, nobody else; the process says the file's name and not the key."""
+    (runtime_dir / "keys").write_text("sesame\n")
+    with listening_socket() as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        arguments = ["-m", "frontend", "--runtime-dir", str(runtime_dir), "--fd", str(listener.fileno())]
+        arguments += ["--api-key-file", str(runtime_dir / "keys"), "--log-level", "debug"]
+        with child(arguments, pass_fds=[listener.fileno()]) as process:
+            async with ClientSession() as session:
+                await wait_for(session, f"{url}/livez")
+                for key, status in (("sesame", 200), ("simsim", 401)):
+                    async with session.get(f"{url}/stats", headers={"authorization": f"Bearer {key}"}) as response:
+                        assert response.status == status
+            process.terminate()
+            assert process.ended() == 0
+            assert "request.done" in process.said()
+            assert "sesame" not in process.said()
+
+
 async def test_inherited_socket_serves_and_sigterm_lets_streams_finish(runtime_dir: Path) -> None:
     """--fd serves; after SIGTERM a running stream goes on to its end, and the exit status is 0."""
     engine = FakeEngine(FakeSettings(runtime_dir=str(runtime_dir), step_ms=5)).start()

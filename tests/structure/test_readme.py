@@ -34,9 +34,9 @@ def test_flag_table_has_the_codes_defaults() -> None:
     }
     fields = {field.name.replace("_", "-") for field in msgspec.structs.fields(ServeSettings)}
     unset = {"temp", "top-p", "top-k", "min-p", "max-tokens"}
-    unset |= {"kv-bits", "kv-group-size", "quantized-kv-start", "kv-scheme"}
+    unset |= {"kv-bits", "kv-group-size", "quantized-kv-start", "kv-scheme", "api-key-file"}
     assert {name: getattr(settings, name.replace("-", "_")) for name in unset} == dict.fromkeys(unset)
-    assert fields - set(defaults) == {"runtime-dir", "served-model-name"} | unset
+    assert fields - set(defaults) == {"runtime-dir", "served-model-name", "api-key", "allowed-origins"} | unset
 
 
 def test_every_command_in_it_exists() -> None:

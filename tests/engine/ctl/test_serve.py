@@ -2,6 +2,7 @@
 
 import os
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from engine.ctl.child import Child, ChildPlan, RestartPolicy
 from engine.ctl.failure import CommandError
 from engine.ctl.listeners import open_listeners
 from engine.ctl.pull import ModelSource
-from engine.ctl.serve import _plans, _Terminal, serve
+from engine.ctl.serve import _key_file, _plans, _Terminal, _warn_of_strangers, serve
 from engine.ctl.settings import ServeSettings
 from engine.ctl.state import lock_supervisor, read_state
 from engine.settings import Settings as EngineSettings
@@ -37,8 +38,9 @@ def test_children_understand_every_option_they_are_given(folder: RuntimeFolder) 
         max_rows=4, dtype="float16", runtime_dir=str(folder.path), served_model_name=("a", "*"), log_level="debug"
     )
     settings = msgspec.structs.replace(settings, kv_bits=4, kv_group_size=32, quantized_kv_start=0)
+    settings = msgspec.structs.replace(settings, max_body_bytes=5_000, allowed_origins=("http://a:1", "*"))
     settings = msgspec.structs.replace(settings, temp=0.5, top_p=0.9, top_k=40, min_p=0.05, max_tokens=512)
-    engine_plan, *frontend_plans = _plans(settings, SOURCE, listeners)
+    engine_plan, *frontend_plans = _plans(settings, SOURCE, listeners, folder.path / "keys")
     command = engine_plan.command(3)
     assert command[1:4] == ["-P", "-m", "engine"]
     engine = parse_settings(EngineSettings, command[4:], "engine")
@@ -54,6 +56,41 @@ def test_children_understand_every_option_they_are_given(folder: RuntimeFolder) 
         assert frontend.grace_s == engine.grace_s
         assert frontend.sampling_defaults == GenerationDefaults(temperature=0.5, top_p=0.9, top_k=40, min_p=0.05)
         assert frontend.max_tokens == 512
+        assert (frontend.max_body_bytes, frontend.allowed_origins) == (5_000, ("http://a:1", "*"))
+        assert frontend.api_key_file == str(folder.path / "keys")
+        listener.socket.close()
+
+
+def test_keys_are_on_no_command_line(folder: RuntimeFolder) -> None:
+    """`ps` shows a file's name at most, and without keys not even that."""
+    settings = ServeSettings(api_key=("sesame",), runtime_dir=str(folder.path))
+    listeners = open_listeners("127.0.0.1", (0,))
+    with ExitStack() as held:
+        path = _key_file(settings, folder, held)
+        commands = [plan.command(0) for plan in _plans(settings, SOURCE, listeners, path)]
+        assert "sesame" not in str(commands)
+        assert ["--api-key-file" in command for command in commands] == [False, True]
+        assert path is not None
+        assert path.read_text() == "sesame\n"
+    assert not path.exists()
+    with ExitStack() as held:
+        assert _key_file(ServeSettings(), folder, held) is None
+    listeners[0].socket.close()
+
+
+@pytest.mark.parametrize(("host", "is_warned"), [("127.0.0.1", False), ("0.0.0.0", True), ("::1", False)])
+def test_an_open_address_without_a_key_is_warned_of(
+    host: str, is_warned: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line that names the ports and what to do; none where only this machine can connect."""
+    listeners = open_listeners(host, (0, 0))
+    _warn_of_strangers(listeners)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == is_warned
+    if is_warned:
+        assert f"on port {listeners[0].port}, {listeners[1].port} may use the model" in lines[0]
+        assert "--api-key-file" in lines[0]
+    for listener in listeners:
         listener.socket.close()
 
 

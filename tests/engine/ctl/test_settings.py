@@ -85,6 +85,26 @@ def test_a_wrong_flag_is_refused_by_its_own_name(flags: dict[str, object], said:
     assert said in failure.value.message
 
 
+def test_origins_are_repeated_or_have_commas() -> None:
+    """mlx_lm.server takes a list with commas."""
+    given = {"allowed_origins": ["http://a:1, https://b.example", "vscode-webview://x", "*", "null"]}
+    assert serve_settings(given, None).allowed_origins == (
+        "http://a:1",
+        "https://b.example",
+        "vscode-webview://x",
+        "*",
+        "null",
+    )
+
+
+@pytest.mark.parametrize("origin", ["a.example", "http://a/", "http://a/path", "", "http://a,", "http://"])
+def test_what_is_no_origin_is_refused(origin: str) -> None:
+    """A path, or a scheme left out, would never match what a browser sends."""
+    with pytest.raises(CommandError, match="an origin is http://HOST") as refused:
+        serve_settings({"allowed_origins": [origin]}, None)
+    assert refused.value.exit_code == EXIT_USAGE
+
+
 def test_several_free_ports_may_be_asked_for() -> None:
     """Port 0 is no port: it may be given twice."""
     assert serve_settings({"port": [0, 0]}, None).port == (0, 0)

@@ -1,0 +1,76 @@
+"""JSON bodies: depth before decoding, and what is told of a bad one."""
+
+import contextlib
+import json
+import time
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frontend.errors import RequestError
+from frontend.request_body import MAX_JSON_DEPTH, decoded, json_depth
+
+
+def nested(levels: int) -> bytes:
+    return b'{"a":' * levels + b"1" + b"}" * levels
+
+
+def depth_of(value: object) -> int:
+    """The same by walking the value."""
+    if isinstance(value, dict):
+        return 1 + max(map(depth_of, value.values()), default=0)
+    if isinstance(value, list):
+        return 1 + max(map(depth_of, value), default=0)
+    return 0
+
+
+def test_128_levels_are_taken_and_one_more_is_not() -> None:
+    """The limit is told in the message."""
+    assert depth_of(decoded(nested(MAX_JSON_DEPTH))) == MAX_JSON_DEPTH
+    with pytest.raises(RequestError, match="nested deeper than the 128 levels"):
+        decoded(nested(MAX_JSON_DEPTH + 1))
+
+
+def test_too_deep_bodies_are_never_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Depth is judged before any work is done."""
+    monkeypatch.setattr(msgspec.json, "decode", pytest.fail)
+    for body in (b"[" * 200, nested(100_000), b'{"a":' * 200):
+        with pytest.raises(RequestError, match="nested deeper"):
+            decoded(body)
+
+
+def test_brackets_in_text_do_not_count() -> None:
+    """Also behind escaped quotes and backslashes, in keys, and many of them."""
+    value = {"[" * 300: '\\"' + "{" * 300, "b": ["\\", "]" * 300, {"c": "}"}]}
+    assert decoded(json.dumps(value).encode()) == value
+
+
+JSON = st.recursive(
+    st.none() | st.text(alphabet='[]{}"\\a', max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(alphabet='[]{}"\\', max_size=3), inner),
+    max_leaves=30,
+)
+
+
+@given(JSON)
+def test_depth_is_the_walked_depth(value: object) -> None:
+    """Whatever stands in its texts; many brackets beside the value make the count an exact one."""
+    wide = [value, ["[]"] * MAX_JSON_DEPTH, *([[]] * MAX_JSON_DEPTH)]
+    assert json_depth(json.dumps(wide).encode()) == max(depth_of(wide), 2)
+
+
+@given(st.binary(max_size=400) | st.text(alphabet='[]{}",:\\1', max_size=400).map(str.encode))
+def test_anything_is_a_value_or_a_400(body: bytes) -> None:
+    """No bytes raise anything else than a RequestError."""
+    with contextlib.suppress(RequestError):
+        decoded(body)
+
+
+def test_depth_of_a_large_body_is_quick() -> None:
+    """The worst body at the default limit takes seconds at most, beside the event loop."""
+    body = b"[" + b"[]," * (5 * 1024 * 1024) + b"[]]"
+    began_s = time.monotonic()
+    assert json_depth(body) == 2
+    assert time.monotonic() - began_s < 10

@@ -37,6 +37,11 @@ class MarkerScanner:
         self._first_letters = frozenset(marker[0] for marker in markers)
         self._held = ""
 
+    @property
+    def held_characters(self) -> int:
+        """How much is held back."""
+        return len(self._held)
+
     def feed(self, text: str) -> Scan:
         """Scans the next piece; what may be the beginning of a marker is held back."""
         text = self._held + text

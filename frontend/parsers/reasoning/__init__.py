@@ -1,0 +1,1 @@
+"""Reasoning formats: file name = registry key = the name in `--reasoning-parser`."""

@@ -1,0 +1,87 @@
+"""Drives a format's reader over one stretch of calls: pieces of text in, events out, or the text as it was written.
+
+Owns what holds for every format: an unknown tool or a call that never was one gives its text back, a call that was
+told stays as far as it came.
+"""
+
+from dataclasses import dataclass, field
+
+from frontend.parsers.base import ArgumentsText, CallBegun, CallEnded, CallEvent, ToolFormat, Tools
+from frontend.parsers.source import MalformedError, Source
+
+
+@dataclass(slots=True)
+class SectionNews:
+    """What one feed brought. rest: once the section is over, the text that is read on outside of it, else None.
+
+    is_written: rest begins with what was read and is no call. It stands as it was written, its opener included.
+    """
+
+    events: list[CallEvent] = field(default_factory=list[CallEvent])
+    rest: str | None = None
+    is_written: bool = False
+
+
+class CallSection:
+    """One section, from behind its opener to its end; not used any more once rest was told."""
+
+    def __init__(self, call_format: ToolFormat, opener: str, tools: Tools) -> None:
+        self._source = Source(opener)
+        self._tools = tools
+        # A start opener is read by the format, so it is in what was read.
+        self._written_opener = "" if opener in call_format.start_openers else opener
+        self._reading = call_format.read(self._source, tools)
+        self._is_in_call = False
+
+    def feed(self, text: str) -> SectionNews:
+        """More text."""
+        self._source.put(text)
+        return self._read()
+
+    def finish(self) -> SectionNews:
+        """No text follows."""
+        self._source.is_ended = True
+        news = self._read()
+        assert news.rest is not None, "a reader waits for more than the text's end"
+        return news
+
+    def _read(self) -> SectionNews:
+        news = SectionNews()
+        try:
+            for event in self._reading:
+                if event is None:
+                    return news
+                self._take(event, news)
+        except MalformedError:
+            self._give_up(news)
+            return news
+        news.rest = self._source.unread
+        return news
+
+    def _take(self, event: CallEvent, news: SectionNews) -> None:
+        match event:
+            case CallBegun(name=name):
+                if name not in self._tools:
+                    raise MalformedError
+                self._is_in_call = True
+                self._written_opener = ""
+            case ArgumentsText():
+                pass
+            case CallEnded():
+                self._is_in_call = False
+        self._source.mark()
+        if event != ArgumentsText(""):
+            news.events.append(event)
+
+    def _give_up(self, news: SectionNews) -> None:
+        source = self._source
+        unread = source.written + source.unread
+        if not self._is_in_call:
+            news.rest = self._written_opener + unread
+            news.is_written = bool(news.rest)
+        elif source.is_ended:
+            news.rest = ""
+        else:
+            # What broke the call is text; the call ends before it, because something else of the choice follows.
+            news.events.append(CallEnded())
+            news.rest = unread

@@ -1,0 +1,1 @@
+"""Tool-call formats: file name = registry key = the name in `--tool-parser`."""

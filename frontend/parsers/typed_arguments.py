@@ -1,0 +1,98 @@
+"""Arguments that a format writes as untyped text between markers, told as one JSON object while they come.
+
+Text for a string is told piece by piece; text for anything else waits until it can be read. The markers are the
+format's.
+"""
+
+from typing import Literal
+
+from frontend.dialects.base import Tool
+from frontend.parsers.base import ArgumentsText, Reading, schema_of
+from frontend.parsers.json_scan import escaped
+from frontend.parsers.schema_types import TEXT, Types, typed_json, types_of
+from frontend.parsers.source import Source
+
+# What is cut from a value's ends: all white space, one line break at each, or nothing.
+Trim = Literal["space", "line", "nothing"]
+
+
+class TypedArguments:
+    """One call's arguments, in the order they come. trim: of each value."""
+
+    def __init__(self, tool: Tool, trim: Trim) -> None:
+        self._schemas = schema_of(tool)
+        self._trim: Trim = trim
+        self._count = 0
+
+    def value(self, source: Source, key: str, *ends: str) -> Reading[str]:
+        """Tells the value that comes next, up to one of the ends; returns which."""
+        types = self.types(key)
+        if types == TEXT:
+            yield self._begun(key, '"')
+            end = yield from self._streamed_text(source, ends)
+            yield ArgumentsText('"')
+            return end
+        taken = yield from source.until(*ends)
+        yield self.whole(key, taken.text)
+        return taken.marker or ""
+
+    def types(self, key: str) -> Types:
+        """What the tool's schema says of an argument."""
+        return types_of(self._schemas.get(key))
+
+    def whole(self, key: str, text: str) -> ArgumentsText:
+        """One argument whose text is known."""
+        return self.json(key, typed_json(trimmed(text, self._trim), self.types(key)))
+
+    def json(self, key: str, value: str) -> ArgumentsText:
+        """One argument whose value is JSON already."""
+        return self._begun(key, value)
+
+    def ended(self) -> ArgumentsText:
+        """Closes the object."""
+        return ArgumentsText("}" if self._count else "{}")
+
+    def _begun(self, key: str, value: str) -> ArgumentsText:
+        head = ", " if self._count else "{"
+        self._count += 1
+        return ArgumentsText(f'{head}"{escaped(key)}": {value}')
+
+    def _streamed_text(self, source: Source, ends: tuple[str, ...]) -> Reading[str]:
+        trimmer = _Trimmer(self._trim)
+        while True:
+            piece = yield from source.piece_until(*ends)
+            yield ArgumentsText(escaped(trimmer.feed(piece.text)))
+            if piece.marker is not None:
+                return piece.marker
+
+
+def trimmed(text: str, trim: Trim) -> str:
+    """A value without what a format sets around it."""
+    match trim:
+        case "space":
+            return text.strip()
+        case "line":
+            return text.removeprefix("\n").removesuffix("\n")
+        case "nothing":
+            return text
+
+
+class _Trimmer:
+    """trimmed, of text that comes in pieces: what may be cut from the end is held back."""
+
+    def __init__(self, trim: Trim) -> None:
+        self._trim = trim
+        self._is_begun = False
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """What is certainly inside; what is held at the end is cut."""
+        if self._trim == "nothing" or not text:
+            return text
+        if not self._is_begun:
+            text = text.lstrip() if self._trim == "space" else text.removeprefix("\n")
+            self._is_begun = self._trim == "line" or bool(text)
+        text = self._held + text
+        inside = text.rstrip() if self._trim == "space" else text.removesuffix("\n")
+        self._held = text[len(inside) :]
+        return inside

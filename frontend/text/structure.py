@@ -1,0 +1,291 @@
+"""What a reply's text is made of: reasoning, tool calls and the text between them, found while it comes.
+
+Owns the states and which markers count in each; formats are the parsers', tokens the pipeline's. Stop strings count in
+text alone: within reasoning or arguments they would cut what their client never sees as text.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from frontend.dialects.base import Tool
+from frontend.parsers.base import CallEnded, CallEvent, ReasoningFormat, ToolFormat
+from frontend.parsers.section import CallSection
+from frontend.text.markers import MarkerFound, MarkerScanner
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """Text of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningPiece:
+    """Text of the reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopFound:
+    """The text ends here. unread: characters that were fed and lie behind the stop string."""
+
+    stop: str
+    unread: int
+
+
+Piece = TextPiece | ReasoningPiece | CallEvent | StopFound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyForm:
+    """What a reply may hold beside text. tools: by name; empty: none can be called.
+
+    hidden: special tokens that are markers or parts of them, and never text. is_parallel: else the reply ends with
+    its first call.
+    """
+
+    call_format: ToolFormat | None = None
+    tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    reasoning: ReasoningFormat | None = None
+    is_in_reasoning: bool = False
+    hidden: tuple[str, ...] = ()
+    is_parallel: bool = True
+
+    @property
+    def openers(self) -> tuple[str, ...]:
+        """Of call sections, anywhere in text."""
+        return self.call_format.openers if self.call_format and self.tools else ()
+
+    @property
+    def start_openers(self) -> tuple[str, ...]:
+        """Of call sections, where a stretch of text begins."""
+        return self.call_format.start_openers if self.call_format and self.tools else ()
+
+
+class _State(Enum):
+    START = auto()
+    TEXT = auto()
+    REASONING = auto()
+    SECTION = auto()
+
+
+class ReplyStructure:
+    """Text in, pieces out, in order; however the text is cut, the joined pieces are the same."""
+
+    def __init__(self, form: ReplyForm, stops: tuple[str, ...], include_stop: bool) -> None:
+        reasoning = form.reasoning
+        self._form = form
+        self._stops = stops
+        self._is_stop_included = include_stop
+        self._begins: tuple[str, ...] = reasoning.begins if reasoning else ()
+        self._dropped: tuple[str, ...] = reasoning.dropped if reasoning else ()
+        ends: tuple[str, ...] = reasoning.ends if reasoning else ()
+        ending_openers = form.openers if reasoning and reasoning.is_ended_by_calls else ()
+        # Of equal strings the first counts: a stop before the opener that it is.
+        self._text_scanner = MarkerScanner((*stops, *form.openers, *self._dropped))
+        self._reasoning_scanner = MarkerScanner((*ends, *ending_openers, *self._dropped))
+        self._start_markers = (*self._begins, *form.openers, *form.start_openers, *self._dropped)
+        self._ends = ends
+        self._section: CallSection | None = None
+        self._state = _State.REASONING if form.is_in_reasoning else _State.START
+        # START: text that may still be white space before a marker, or a marker. REASONING: white space at its end.
+        self._held: str = ""
+        self._is_space_kept = True
+        self._has_calls = False
+        self._is_reasoning_begun = False
+        self.is_over = False
+        self._pieces: list[Piece] = []
+
+    @property
+    def held_characters(self) -> int:
+        """How many of the last characters may yet become text, or a marker."""
+        match self._state:
+            case _State.START:
+                return len(self._held)
+            case _State.TEXT:
+                return self._text_scanner.held_characters
+            case _State.REASONING:
+                return len(self._held) + self._reasoning_scanner.held_characters
+            case _State.SECTION:
+                return 0
+
+    def feed(self, text: str) -> list[Piece]:
+        """What the text made certain. Nothing more once is_over."""
+        self._advance(text)
+        return self._taken()
+
+    def finish(self) -> list[Piece]:
+        """What was held, after the last text."""
+        while self._state is _State.SECTION and not self.is_over:
+            section = self._section
+            assert section is not None
+            self._advance(self._after_section(section, is_last=True))
+        if not self.is_over:
+            self._release()
+        return self._taken()
+
+    def _taken(self) -> list[Piece]:
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+    def _advance(self, text: str) -> None:
+        """Each state takes what it can; the rest goes to the next one."""
+        rest: str | None = text
+        while rest and not self.is_over:
+            match self._state:
+                case _State.START:
+                    rest = self._at_start(rest)
+                case _State.TEXT:
+                    rest = self._in_text(rest)
+                case _State.REASONING:
+                    rest = self._in_reasoning(rest)
+                case _State.SECTION:
+                    rest = self._in_section(rest)
+
+    def _release(self) -> None:
+        if self._state is _State.START:
+            held, self._held = self._held, ""
+            if held.strip() or (self._is_space_kept and not self._has_calls):
+                self._tell_text(held if self._is_space_kept else held.lstrip())
+        elif self._state is _State.TEXT:
+            self._tell_text(self._text_scanner.finish())
+        elif self._state is _State.REASONING:
+            self._tell_reasoning(self._reasoning_scanner.finish())
+
+    def _at_start(self, text: str) -> str | None:
+        """White space before a marker is no text, and before a marker nothing else may stand."""
+        text = self._held + text
+        found = text.lstrip()
+        space = text[: len(text) - len(found)] if self._is_space_kept else ""
+        matched = min((marker for marker in self._start_markers if found.startswith(marker)), key=len, default=None)
+        claimed = space + (found if matched is None else matched)
+        has_stop = any(stop in claimed for stop in self._stops)
+        if matched is not None and not has_stop:
+            self._held = ""
+            return self._past_start_marker(matched, space, found)
+        if not has_stop and any(marker.startswith(found) for marker in self._start_markers):
+            self._held = text
+            return None
+        self._held = ""
+        self._state = _State.TEXT
+        return space + found
+
+    def _past_start_marker(self, marker: str, space: str, found: str) -> str:
+        after = found[len(marker) :]
+        if marker in self._begins:
+            self._begin_reasoning()
+        elif marker in self._form.start_openers:
+            self._begin_section(marker, space)
+            return found
+        elif marker in self._form.openers:
+            self._begin_section(marker, space)
+        return after
+
+    def _in_text(self, text: str) -> str | None:
+        scan = self._text_scanner.feed(text)
+        if scan.found is None:
+            self._tell_text(scan.before)
+            return None
+        marker = self._text_scanner.markers[scan.found.marker]
+        if scan.found.marker < len(self._stops):
+            self._tell_text(scan.before + (marker if self._is_stop_included else ""))
+            self._pieces.append(StopFound(marker, len(scan.found.after)))
+            self.is_over = True
+            return None
+        self._tell_text(scan.before)
+        return self._past_marker(marker, scan.found)
+
+    def _in_reasoning(self, text: str) -> str | None:
+        scan = self._reasoning_scanner.feed(text)
+        self._tell_reasoning(scan.before)
+        if scan.found is None:
+            return None
+        marker = self._reasoning_scanner.markers[scan.found.marker]
+        if marker in self._ends:
+            self._begin_start(is_space_kept=False)
+            return scan.found.after
+        if marker in self._form.openers:
+            self._is_space_kept = False
+            return self._past_marker(marker, scan.found)
+        return scan.found.after
+
+    def _past_marker(self, marker: str, found: MarkerFound) -> str:
+        if marker in self._form.openers:
+            self._begin_section(marker, "")
+        else:
+            self._begin_start(is_space_kept=True)
+        return found.after
+
+    def _in_section(self, text: str) -> str | None:
+        section = self._section
+        assert section is not None
+        return self._after_section(section, text)
+
+    def _after_section(self, section: CallSection, text: str = "", *, is_last: bool = False) -> str:
+        """Tells what the section made of the text; the text behind it, or what was no call."""
+        news = section.finish() if is_last else section.feed(text)
+        for event in news.events:
+            self._pieces.append(event)
+            self._has_calls = True
+            if isinstance(event, CallEnded) and not self._form.is_parallel:
+                self.is_over = True
+                return ""
+        if news.events:
+            self._held = ""
+        if news.rest is None:
+            return ""
+        space, self._held = self._held, ""
+        self._section = None
+        if not news.is_written:
+            self._begin_start(is_space_kept=True)
+            return news.rest
+        self._state = _State.TEXT
+        return self._written(space, news.rest)
+
+    def _written(self, space: str, text: str) -> str:
+        """What was no call is told as it stands; its opener is not looked at again, or this would never end."""
+        opener = next((opener for opener in self._form.openers if text.startswith(opener)), "")
+        # Another call may begin within it, and an opener that begins there is one of its own.
+        told = opener if any(mark in opener for mark in self._form.hidden) else opener[:1]
+        self._tell_text((space if self._is_space_kept else "") + told)
+        return text[len(told) :]
+
+    def _begin_start(self, *, is_space_kept: bool) -> None:
+        self._state = _State.START
+        self._held = ""
+        self._is_space_kept = is_space_kept
+
+    def _begin_reasoning(self) -> None:
+        self._state = _State.REASONING
+        self._is_reasoning_begun = False
+
+    def _begin_section(self, opener: str, space: str) -> None:
+        call_format = self._form.call_format
+        assert call_format is not None
+        self._section = CallSection(call_format, opener, self._form.tools)
+        self._held = space
+        self._state = _State.SECTION
+
+    def _tell_text(self, text: str) -> None:
+        text = self._without_hidden(text)
+        if text:
+            self._pieces.append(TextPiece(text))
+
+    def _tell_reasoning(self, text: str) -> None:
+        """Without white space at either end of the reasoning."""
+        text = self._held + self._without_hidden(text)
+        inside = text.rstrip()
+        self._held = text[len(inside) :] if inside or self._is_reasoning_begun else ""
+        if not self._is_reasoning_begun:
+            inside = inside.lstrip()
+            self._is_reasoning_begun = bool(inside)
+        if inside:
+            self._pieces.append(ReasoningPiece(inside))
+
+    def _without_hidden(self, text: str) -> str:
+        for mark in self._form.hidden:
+            text = text.replace(mark, "")
+        return text

@@ -12,6 +12,7 @@ from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, Neut
 from frontend.dialects.openai_constraints import CONSTRAINT_FIELDS, read_constraint
 from frontend.dialects.openai_sampling import read_sampling, read_token_ids
 from frontend.dialects.values import (
+    Above,
     Bounds,
     as_list,
     as_object,
@@ -133,7 +134,7 @@ def read_generation(
         min_tokens=min_tokens,
         skip_special_tokens=read_bool(body, "skip_special_tokens", default=True),
         constraint=constrained.constraint,
-        timeout_s=_timeout_s(body),
+        timeout_s=read_number(body, "timeout", Above(0, MAX_TIMEOUT_S)),
         is_stream=stream.is_stream,
         include_usage=stream.include_usage,
         ignored=tuple(dict.fromkeys(ignored + stream.ignored + constrained.ignored)),
@@ -172,10 +173,3 @@ def _stops(value: object) -> tuple[str, ...]:
     if "" in stops:
         raise RequestError(ErrorCode.INVALID_REQUEST, "`stop` must not hold an empty string", "stop")
     return tuple(dict.fromkeys(stops))
-
-
-def _timeout_s(body: Mapping[str, object]) -> float | None:
-    timeout_s = read_number(body, "timeout", Bounds(0, MAX_TIMEOUT_S))
-    if timeout_s == 0:
-        raise wrong("timeout", body["timeout"], "a number of seconds above 0")
-    return timeout_s

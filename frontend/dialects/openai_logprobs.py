@@ -90,9 +90,7 @@ def read_completion_logprobs(body: Mapping[str, object]) -> AskedLogprobs | None
 
 def _top(body: Mapping[str, object]) -> int:
     """-1 is mlx_lm.server's word for none."""
-    if body.get("top_logprobs") == -1 and not isinstance(body["top_logprobs"], bool):
-        return 0
-    return read_integer(body, "top_logprobs", Bounds(0, MAX_TOP)) or 0
+    return max(read_integer(body, "top_logprobs", Bounds(0, MAX_TOP, off=-1)) or 0, 0)
 
 
 def _has_ids(body: Mapping[str, object]) -> bool:

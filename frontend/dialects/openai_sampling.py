@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from frontend.dialects.base import AskedSampling
-from frontend.dialects.values import Bounds, as_list, as_object, as_text, read_integer, read_number, shown, wrong
+from frontend.dialects.values import Above, Bounds, as_list, as_object, as_text, read_integer, read_number, shown, wrong
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 from protocol.sampling import TokenBias
@@ -30,7 +30,8 @@ def read_sampling(body: Mapping[str, object]) -> AskedSampling:
     return AskedSampling(
         temperature=read_number(body, "temperature", Bounds(0, MAX_TEMPERATURE)),
         top_k=_top_k(body),
-        top_p=_top_p(body),
+        # 0 means the likeliest token alone to OpenAI and no limit to mlx_lm.server: it is refused, as in vLLM.
+        top_p=read_number(body, "top_p", Above(0, 1)),
         min_p=read_number(body, "min_p", _FRACTION),
         xtc_probability=_number(body, "xtc_probability", _FRACTION, default.xtc_probability),
         xtc_threshold=_number(body, "xtc_threshold", Bounds(0, 0.5), default.xtc_threshold),
@@ -79,23 +80,13 @@ def _context(body: Mapping[str, object], name: str, default: int) -> int:
 
 def _top_k(body: Mapping[str, object]) -> int | None:
     """-1 is vLLM's word for off, 0 mlx_lm.server's."""
-    top_k = read_integer(body, "top_k", Bounds(-1, 2**53))
+    top_k = read_integer(body, "top_k", Bounds(0, 2**53, off=-1))
     return 0 if top_k == -1 else top_k
-
-
-def _top_p(body: Mapping[str, object]) -> float | None:
-    """0 means the likeliest token alone to OpenAI and no limit to mlx_lm.server: it is refused, as in vLLM."""
-    top_p = read_number(body, "top_p", _FRACTION)
-    if top_p == 0:
-        raise wrong("top_p", body["top_p"], "a number above 0 and of at most 1, where 1 is off")
-    return top_p
 
 
 def _repetition_penalty(body: Mapping[str, object]) -> float | None:
     """A factor: 1 is off, and so is mlx_lm.server's 0. Factors out of the range would end in infinities."""
-    penalty = read_number(body, "repetition_penalty", Bounds(0, 100))
-    if penalty is not None and 0 < penalty < 0.01:
-        raise wrong("repetition_penalty", penalty, "a number from 0.01 to 100, or 0 for off")
+    penalty = read_number(body, "repetition_penalty", Bounds(0.01, 100, off=0))
     return 1.0 if penalty == 0 else penalty
 
 

@@ -18,10 +18,19 @@ _SHOWN_LENGTH: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Inclusive; None for no bound."""
+    """Inclusive; None for no bound. off: one value outside of them that is taken too, and means off."""
 
     least: float | None = None
     most: float | None = None
+    off: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """Exclusive below, inclusive above."""
+
+    least: float
+    most: float
 
 
 def shown(value: object) -> str:
@@ -94,7 +103,7 @@ def read_integer(body: Mapping[str, object], name: str, bounds: Bounds) -> int |
     return cast(int, value)
 
 
-def read_number(body: Mapping[str, object], name: str, bounds: Bounds) -> float | None:
+def read_number(body: Mapping[str, object], name: str, bounds: Bounds | Above) -> float | None:
     """A number within bounds, or None. Raises RequestError."""
     value = body.get(name)
     if value is None:
@@ -105,19 +114,27 @@ def read_number(body: Mapping[str, object], name: str, bounds: Bounds) -> float 
     return float(cast(float, value))
 
 
-def _is_within(value: float, bounds: Bounds) -> bool:
+def _is_within(value: float, bounds: Bounds | Above) -> bool:
     if isinstance(value, float) and not math.isfinite(value):
         return False
+    if isinstance(bounds, Above):
+        return bounds.least < value <= bounds.most
+    if value == bounds.off:
+        return True
     return (bounds.least is None or value >= bounds.least) and (bounds.most is None or value <= bounds.most)
 
 
-def _bounds_text(bounds: Bounds) -> str:
+def _bounds_text(bounds: Bounds | Above) -> str:
     match bounds:
+        case Above(least=least, most=most):
+            return f" above {least} and of at most {most}"
         case Bounds(least=None, most=None):
             return ""
         case Bounds(least=None, most=most):
             return f" of at most {most}"
         case Bounds(least=least, most=None):
             return f" of at least {least}"
-        case Bounds(least=least, most=most):
+        case Bounds(least=least, most=most, off=None):
             return f" from {least} to {most}"
+        case Bounds(least=least, most=most, off=off):
+            return f" from {least} to {most}, or {off} for off"

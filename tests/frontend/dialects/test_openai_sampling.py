@@ -1,17 +1,20 @@
 """Sampling fields: every name and range of OpenAI, vLLM and mlx_lm.server, in both dialects alike."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from frontend.dialects.base import AskedSampling, Generation
-from frontend.dialects.openai_chat import parse_chat
+from frontend.dialects.fields import Honoured
+from frontend.dialects.openai_chat import CHAT_FIELDS, parse_chat
 from frontend.dialects.openai_completions import parse_completion
 from frontend.dialects.openai_sampling import MAX_BAD_WORDS, MAX_BIASES
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 from protocol.sampling import TokenBias
+from tests.structure.sources import ROOT
 
 Parse = Callable[[dict[str, Any]], Generation]
 
@@ -158,8 +161,13 @@ def test_out_of_range_is_refused_by_name(parse: Parse, field: str, value: object
 def test_the_message_names_value_and_limit() -> None:
     """So a client can be mended without the docs."""
     for fields, message in (
-        ({"top_p": 1.5}, "`top_p` must be a number from 0 to 1, not 1.5"),
-        ({"top_p": 0}, "`top_p` must be a number above 0 and of at most 1, where 1 is off, not 0"),
+        ({"top_p": 1.5}, "`top_p` must be a number above 0 and of at most 1, not 1.5"),
+        ({"top_p": 0}, "`top_p` must be a number above 0 and of at most 1, not 0"),
+        ({"top_k": -2}, "`top_k` must be an integer from 0 to 9007199254740992, or -1 for off, not -2"),
+        (
+            {"repetition_penalty": 0.001},
+            "`repetition_penalty` must be a number from 0.01 to 100, or 0 for off, not 0.001",
+        ),
         ({"presence_penalty": 3}, "`presence_penalty` must be a number from -2 to 2, not 3"),
         (
             {"logit_bias": {"5": 101}},
@@ -170,3 +178,74 @@ def test_the_message_names_value_and_limit() -> None:
         with pytest.raises(RequestError) as caught:
             chat(fields)
         assert caught.value.message == message
+
+
+# Every field that takes one number, with a value below and one above what it takes.
+NUMBERS = {
+    "temperature": (-1, 101),
+    "top_p": (-1, 2),
+    "top_k": (-2, 2**60),
+    "min_p": (-1, 2),
+    "xtc_probability": (-1, 2),
+    "xtc_threshold": (-1, 2),
+    "repetition_penalty": (-1, 101),
+    "repetition_context_size": (-1, 2**60),
+    "presence_penalty": (-3, 3),
+    "presence_context_size": (-1, 2**60),
+    "frequency_penalty": (-3, 3),
+    "frequency_context_size": (-1, 2**60),
+    "seed": (-(2**63) - 1, 2**63),
+    "n": (0, 2**60),
+    "min_tokens": (-1, 2**60),
+    "max_tokens": (0, 2**60),
+    "max_completion_tokens": (0, 2**60),
+    "timeout": (-1, 10**9),
+    "top_logprobs": (-2, 21),
+}
+_RANGE = re.compile(
+    r"must be an? (?P<kind>number|integer)(?: from (?P<least>\S+) to| above (?P<above>\S+) and of at most) "
+    r"(?P<most>[^\s,]+)(?:, or (?P<off>\S+) for off)?, not "
+)
+
+
+def _takes(parse: Parse, field: str, value: float) -> bool:
+    try:
+        parse({"logprobs": True, field: value})
+    except RequestError as error:
+        return error.param != field
+    return True
+
+
+@BOTH
+@pytest.mark.parametrize("field", NUMBERS)
+def test_a_range_in_a_message_is_the_range_that_is_taken(parse: Parse, field: str) -> None:
+    """Both its ends are taken, what lies just outside is not, and an off outside of it is."""
+    for outside in NUMBERS[field]:
+        with pytest.raises(RequestError) as caught:
+            parse({"logprobs": True, field: outside})
+        said = _RANGE.search(caught.value.message)
+        assert said is not None, caught.value.message
+        number = int if said["kind"] == "integer" else float
+        tiny = 1 if number is int else 1e-9
+        most = number(said["most"])
+        assert _takes(parse, field, most)
+        assert not _takes(parse, field, most + tiny)
+        if said["above"] is not None:
+            assert not _takes(parse, field, number(said["above"]))
+            assert _takes(parse, field, number(said["above"]) + tiny)
+        else:
+            assert _takes(parse, field, number(said["least"]))
+            below = number(said["least"]) - tiny
+            assert _takes(parse, field, below) == (said["off"] is not None and number(said["off"]) == below)
+        if said["off"] is not None:
+            assert _takes(parse, field, number(said["off"]))
+
+
+def test_the_readme_lists_every_sampling_field() -> None:
+    """Its table has each field that changes what is sampled, under names that both dialects honour."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Sampling\n")[2].partition("\n## ")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    listed = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    others = {"max_tokens", "max_completion_tokens", "timeout"}
+    assert set(NUMBERS) - others <= listed
+    assert {name for name in listed if not isinstance(CHAT_FIELDS.get(name), Honoured)} == set()

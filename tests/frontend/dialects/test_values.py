@@ -2,7 +2,7 @@
 
 import pytest
 
-from frontend.dialects.values import Bounds, is_same_json, read_integer, read_number, shown
+from frontend.dialects.values import Above, Bounds, is_same_json, read_integer, read_number, shown
 from frontend.errors import RequestError
 
 
@@ -36,13 +36,29 @@ def test_bounds_are_inclusive(value: int) -> None:
         (Bounds(least=1), "a number of at least 1"),
         (Bounds(most=2), "a number of at most 2"),
         (Bounds(1, 2), "a number from 1 to 2"),
+        (Bounds(1, 2, off=0), "a number from 1 to 2, or 0 for off"),
+        (Above(1, 2), "a number above 1 and of at most 2"),
     ],
 )
-def test_bounds_are_told(bounds: Bounds, expected: str) -> None:
+def test_bounds_are_told(bounds: Bounds | Above, expected: str) -> None:
     """In words, as far as there are any."""
     with pytest.raises(RequestError) as caught:
         read_number({"x": "y"}, "x", bounds)
     assert caught.value.message == f'`x` must be {expected}, not "y"'
+
+
+def test_an_off_outside_of_the_bounds_is_taken() -> None:
+    """That value and no other."""
+    assert read_integer({"x": -1}, "x", Bounds(1, 5, off=-1)) == -1
+    with pytest.raises(RequestError):
+        read_integer({"x": 0}, "x", Bounds(1, 5, off=-1))
+
+
+def test_a_bound_may_be_exclusive() -> None:
+    """Below, as a top_p of 0 is."""
+    assert read_number({"x": 1e-9}, "x", Above(0, 5)) == 1e-9
+    with pytest.raises(RequestError):
+        read_number({"x": 0}, "x", Above(0, 5))
 
 
 def test_an_integer_is_a_number() -> None:

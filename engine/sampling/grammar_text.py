@@ -12,6 +12,8 @@ from protocol.messages import Grammar
 
 MAX_TEXT_BYTES: Final = 256 * 1024
 _ANY_OBJECT: Final = '{"type":"object"}'
+# The schema `true`, which llguidance takes inside a schema only.
+_ANYTHING: Final = "{}"
 
 
 def llguidance_text(grammar: Grammar) -> str:
@@ -43,6 +45,7 @@ def refused(message: str) -> EngineError:
 
 def _of_schema(text: str) -> str:
     """Compact: a model that is free to write white space may write nothing else. No keyword is passed over."""
+    text = _ANYTHING if text.strip() == "true" else text
     try:
         return LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_flexible": False, "lenient": False})
     except ValueError as error:

@@ -13,7 +13,7 @@ import msgspec
 
 from frontend.dialects.base import Constraint
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
-from frontend.dialects.values import as_list, as_object, as_text, read_bool, shown, wrong
+from frontend.dialects.values import as_list, as_object, as_text, read_bool, wrong
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 from protocol.messages import Grammar, GrammarKind
@@ -134,14 +134,16 @@ def _structured(value: object, field: str) -> ReadConstraint:
 
 
 def _schema(value: object, name: str) -> Grammar:
-    """An object, or the text of one as vLLM takes it too."""
+    """An object, or the text of one as vLLM takes it too. The schema `true` allows any value, `false` none."""
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value)
         except (msgspec.DecodeError, RecursionError) as error:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"`{name}` is no JSON: {error}", name) from error
-    if not isinstance(value, dict | bool):
-        raise RequestError(ErrorCode.INVALID_REQUEST, f"`{name}` must be a JSON schema, not {shown(value)}", name)
+    if value is True:
+        value = {}
+    if not isinstance(value, dict):
+        raise wrong(name, value, "a JSON schema that allows something")
     return Grammar(kind="json_schema", text=msgspec.json.encode(value).decode())
 
 

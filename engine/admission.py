@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 from typing import Final
 
@@ -34,6 +34,7 @@ class Admission:
         """Raises EngineError, with the field as param, for a Submit that this engine cannot serve as asked."""
         self._check_supported(submit)
         self._check_sampling(submit.sampling)
+        self._check_ids("stop_ids", submit.stop_ids)
         prompt = _ids(submit.prompt.ids, "prompt")
         generated = _ids(submit.generated, "generated")
         if not prompt:
@@ -75,6 +76,10 @@ class Admission:
         self._compiling = [row for row in self._compiling if row not in done]
         return done
 
+    def overdue(self, before: float) -> list[Row]:
+        """Rows that were submitted before then and whose grammars are not compiled. before: monotonic seconds."""
+        return [row for row in self._compiling if row.submitted_at < before]
+
     def can_admit(self, live_rows: int) -> bool:
         """Whether a row of the queue may start. live_rows: prefilling, ready and decoding ones.
 
@@ -106,9 +111,13 @@ class Admission:
         return (row for row in self.waiting if row.compiling is None)
 
     def remove(self, ended: set[Row]) -> None:
-        """Forgets rows that ended while they waited."""
+        """Forgets rows that ended while they waited. What nobody waits for any more is not compiled."""
         self.waiting = deque(row for row in self.waiting if row not in ended)
+        gone = [row for row in self._compiling if row in ended]
         self._compiling = [row for row in self._compiling if row not in ended]
+        for row in gone:
+            if row.compiling is not None and not any(other.compiling is row.compiling for other in self._compiling):
+                row.compiling.cancel()
 
     def _check_supported(self, submit: Submit) -> None:
         if submit.model != self._facts.id:
@@ -129,24 +138,24 @@ class Admission:
 
     def _check_sampling(self, sampling: Sampling) -> None:
         """What the wire's bounds do not say: ids of this vocabulary, and numbers that are finite."""
-        ids = {
-            "logit_bias": max((each.id for each in sampling.logit_bias), default=0),
-            "bad_words": max((id_ for word in sampling.bad_words for id_ in word), default=0),
-            "allowed_ids": max(sampling.allowed_ids, default=0),
-            "xtc_spared_ids": max(sampling.xtc_spared_ids, default=0),
-        }
-        for name, highest in ids.items():
-            if highest >= self._facts.vocabulary_size:
-                raise EngineError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"{name}: token id {highest} is outside the vocabulary of {self._facts.vocabulary_size}",
-                    param=name,
-                )
+        self._check_ids("logit_bias", [each.id for each in sampling.logit_bias])
+        self._check_ids("bad_words", [id_ for word in sampling.bad_words for id_ in word])
+        self._check_ids("allowed_ids", sampling.allowed_ids)
+        self._check_ids("xtc_spared_ids", sampling.xtc_spared_ids)
         numbers = {name: getattr(sampling, name) for name in _UNBOUNDED}
         numbers["logit_bias"] = sum(each.bias for each in sampling.logit_bias)
         for name, number in numbers.items():
             if not math.isfinite(number):
                 raise EngineError(ErrorCode.INVALID_REQUEST, f"{name} {number} is not a finite number", param=name)
+
+    def _check_ids(self, name: str, ids: Sequence[int]) -> None:
+        highest = max(ids, default=0)
+        if highest >= self._facts.vocabulary_size:
+            raise EngineError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name}: token id {highest} is outside the vocabulary of {self._facts.vocabulary_size}",
+                param=name,
+            )
 
 
 def _ids(data: bytes, name: str) -> list[int]:

@@ -19,11 +19,12 @@ def jump_forward(model: nn.Module, group: Group, roster: Roster, most_tokens: in
 
     Called when its last token is read and forwarded. The tokens are those that masks would leave as the only
     ones, so the row says what it says among others; each counts as drawn, and the random stream goes on after them.
+    One that the row's own settings exclude is left to the sampler, which then has none to take.
     """
     if len(group.rows) != 1 or group.rows[0].key not in roster.rows:
         return False
     row = group.rows[0]
-    forced = _forced(row)[:most_tokens]
+    forced = row.possible(_forced(row)[:most_tokens])
     if len(forced) < LEAST_TOKENS:
         return False
     now = time.monotonic()

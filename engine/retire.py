@@ -78,13 +78,16 @@ class Roster:
         """A token that was read for the row. Returns whether the row goes on. now: monotonic seconds.
 
         A stop token ends the row without being delivered, also when it is the last one allowed. So does a
-        token after which the row's grammar has no other, but it is delivered.
+        token after which the row's grammar has no other, but it is delivered. One that was impossible ends it, too.
         """
         self._tally.generated_tokens += 1
         if row.first_token_at is None:
             row.first_token_at = now
         logprobs = row.unread_logprobs.popleft().read() if row.unread_logprobs else None
         if row.grammar is not None and not self._is_sound(row, row.grammar, now):
+            return False
+        if row.is_dead_end(token):
+            self._end_dead(row, now)
             return False
         if token in row.stop_ids:
             self._end(row, row.finish("stop", now, stop_id=token))
@@ -108,6 +111,13 @@ class Roster:
         if fault is not None:
             self.fail(row, fault.code, fault.message, now)
         return fault is None
+
+    def _end_dead(self, row: Row, now: float) -> None:
+        """Ends a row that had no possible token: well where its grammar may end, else by its client's fault."""
+        if row.grammar is not None and row.grammar.may_end:
+            self.end(row, "stop", now)
+        else:
+            self.fail(row, row.dead_end.code, row.dead_end.message, now)
 
     def withdraw(self, row: Row) -> None:
         """Forgets a row that is answered with a Rejected instead of a finish."""

@@ -4,8 +4,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from engine.errors import EngineError
+from engine.sampling.exclusions import Exclusions, exclusions_of
 from engine.sampling.grammar import CompiledGrammar, RowGrammar, row_grammar
 from protocol.codec import unpack_ids
+from protocol.errors import ErrorCode
 from protocol.messages import Finish, FinishReason, ModelFacts, Submit, SubmitId, Timings, TokenLogprobs, Usage
 
 
@@ -54,6 +57,7 @@ class Row:
     first_token_at: float | None = None
     compiling: CompiledGrammar | None = None
     grammar: RowGrammar | None = None
+    exclusions: Exclusions | None = None
     told: list[int] = field(default_factory=list[int])
     unread_logprobs: deque[UnreadLogprobs] = field(default_factory=deque[UnreadLogprobs])
     prompt_logprobs: list[UnreadLogprobs] = field(default_factory=list[UnreadLogprobs])
@@ -90,6 +94,41 @@ class Row:
         known = self.to_prefill[-count - 1 :] + self.told[-count - 1 :]
         before = known if self.has_unread else known[:-1]
         return before[-count:] if count else []
+
+    def possible(self, tokens: list[int]) -> list[int]:
+        """So many tokens that are forced to follow as its own settings let through."""
+        if self.exclusions is None:
+            return tokens
+        return self.exclusions.taken(tokens, self._last_tokens(self.exclusions.reach))
+
+    def is_dead_end(self, token: int) -> bool:
+        """Whether this token, which was sampled next, shows that none was possible.
+
+        Nobody else can tell: of logits that are all -inf the sampler makes any token.
+        """
+        if self.exclusions is None:
+            return False
+        if self.exclusions.excludes(token, self._last_tokens(self.exclusions.reach)):
+            return True
+        if self.grammar is not None:
+            return not self.grammar.can_take(token)
+        return token in self.stop_ids and self.emitted < self.submit.min_tokens
+
+    @property
+    def dead_end(self) -> EngineError:
+        """EngineError(INVALID_REQUEST) with what left it no token."""
+        names = [] if self.exclusions is None else self.exclusions.names
+        names += [*(["the grammar"] if self.grammar is not None else [])]
+        names += [*(["min_tokens"] if self.emitted < self.submit.min_tokens else [])]
+        return EngineError(
+            ErrorCode.INVALID_REQUEST,
+            f"after {self.emitted} tokens of the reply no other may follow: {' and '.join(names)} "
+            "leave none; allow more",
+        )
+
+    def _last_tokens(self, count: int) -> list[int]:
+        """At most count tokens that the host knows, replayed and prompt tokens among them."""
+        return (self.to_prefill[-count:] + self.told[-count:])[-count:] if count else []
 
     def follow_grammar(self, eos_ids: frozenset[int]) -> None:
         """Takes up the compiled grammar, whose ends of text are ends of the row. Raises EngineError if refused."""
@@ -138,4 +177,5 @@ def make_row(key: RowKey, submit: Submit, facts: ModelFacts, now: float) -> Row:
         deadline_at=None if submit.deadline_ms is None else now + submit.deadline_ms / 1e3,
         drawn=len(generated),
         emitted=len(generated),
+        exclusions=exclusions_of(submit.sampling),
     )

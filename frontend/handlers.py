@@ -26,7 +26,7 @@ from frontend.parts import PARTS, FrontendParts
 from frontend.reply import LiveReply
 from frontend.request_body import parsed_body, read_body
 from frontend.request_log import RECORD, RequestRecord
-from frontend.sampling import resolve_sampling
+from frontend.sampling import check_tokens_left, resolve_sampling
 from frontend.silence import Silence
 from frontend.sse import DONE, SseStream, comment, frame
 from frontend.submission import (
@@ -125,6 +125,7 @@ async def _live_reply(
     def prepared() -> tuple[Sampling, _Prompts]:
         text, facts = engine.text, engine.facts
         sampling = resolve_sampling(generation.sampling, settings.sampling_defaults, facts, text.tokenizer)
+        check_tokens_left(generation, sampling, facts)
         prompts = prompt_ids(generation.prompts, text, facts)
         return sampling, _Prompts(prompts, prompt_echoes(generation, prompts, text))
 

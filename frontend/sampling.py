@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
-from frontend.dialects.base import AskedSampling
+from frontend.dialects.base import AskedSampling, Generation
 from frontend.dialects.values import shown
 from frontend.errors import RequestError
 from frontend.text.tokenizer import Tokenizer
@@ -50,6 +50,34 @@ def resolve_sampling(
         bad_words=_word_ids(asked.bad_words, tokenizer),
         allowed_ids=asked.allowed_ids,
     )
+
+
+def check_tokens_left(generation: Generation, sampling: Sampling, facts: ModelFacts) -> None:
+    """Raises RequestError for stop ids outside the vocabulary, and for settings that exclude every first token.
+
+    What only a bad word of several tokens, or a grammar, excludes is found by the engine when it comes to it.
+    """
+    _check_ids("stop_token_ids", generation.stop_ids, facts)
+    allowed = set(sampling.allowed_ids)
+    excluded = {word[0] for word in sampling.bad_words if len(word) == 1}
+    names = [*(["allowed_token_ids"] if allowed else []), *(["bad_words"] if excluded else [])]
+    left = _left(allowed, excluded, facts)
+    # A grammar wins over min_tokens: there an end may come at once.
+    if left and generation.min_tokens and generation.constraint is None:
+        excluded |= {*generation.stop_ids, *(() if generation.ignore_eos else facts.eos_ids)}
+        names.append("min_tokens")
+        left = _left(allowed, excluded, facts)
+    if left <= 0:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"{' and '.join(f'`{name}`' for name in names)} leave no token that may come: allow more",
+            names[0],
+        )
+
+
+def _left(allowed: set[int], excluded: set[int], facts: ModelFacts) -> int:
+    """How many tokens of the vocabulary are left; allowed empty: all of it."""
+    return len(allowed - excluded) if allowed else facts.vocabulary_size - len(excluded)
 
 
 def _first(*values: _Number | None) -> _Number:

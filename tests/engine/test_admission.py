@@ -24,6 +24,7 @@ from tests.parity.oracle import solo_tokens
         ({"sampling": Sampling(logit_bias=(TokenBias(id=512, bias=1.0),))}, ErrorCode.INVALID_REQUEST, "logit_bias"),
         ({"sampling": Sampling(bad_words=((1,), (2, 512)))}, ErrorCode.INVALID_REQUEST, "bad_words"),
         ({"sampling": Sampling(allowed_ids=(3, 2**31))}, ErrorCode.INVALID_REQUEST, "allowed_ids"),
+        ({"stop_ids": (3, 512)}, ErrorCode.INVALID_REQUEST, "stop_ids"),
         ({"sampling": Sampling(xtc_spared_ids=(512,))}, ErrorCode.INVALID_REQUEST, "xtc_spared_ids"),
         ({"sampling": Sampling(presence_penalty=inf)}, ErrorCode.INVALID_REQUEST, "presence_penalty"),
         ({"sampling": Sampling(logit_bias=(TokenBias(id=3, bias=nan),))}, ErrorCode.INVALID_REQUEST, "logit_bias"),

@@ -87,6 +87,7 @@ BAD_BODIES: list[tuple[str, bytes | dict[str, Any], int, str]] = [
     (CHAT, chat("x", logit_bias={"999999": 1}), 400, "invalid_request"),
     (CHAT, chat("x", allowed_token_ids=[5, 999_999]), 400, "invalid_request"),
     (CHAT, chat("x", bad_words=["a b " * 100]), 400, "invalid_request"),
+    (CHAT, chat("x", stop_token_ids=[999_999]), 400, "invalid_request"),
     (CHAT, chat("x", response_format={"type": "yaml"}), 400, "invalid_request"),
     (CHAT, chat("x", guided_regex="a", guided_choice=["b"]), 400, "invalid_request"),
     (CHAT, chat("x", model="nobody"), 404, "model_not_found"),

@@ -1,15 +1,16 @@
 """Which default counts, and how words and ids reach the rows."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from frontend.dialects.base import AskedSampling
+from frontend.dialects.base import AskedSampling, Constraint, Generation
 from frontend.errors import RequestError
-from frontend.sampling import resolve_sampling
+from frontend.sampling import check_tokens_left, resolve_sampling
 from frontend.text.tokenizer import Tokenizer
-from protocol.messages import Batching, BosRule, GenerationDefaults, Limits, ModelFacts
+from protocol.messages import Batching, BosRule, GenerationDefaults, Grammar, Limits, ModelFacts
 from protocol.sampling import Sampling, TokenBias
 from tests.frontend.text.tokenizer_builds import byte_level_tokenizer
 
@@ -123,3 +124,53 @@ def test_what_the_model_cannot_take_is_refused(
     with pytest.raises(RequestError, match=said) as caught:
         resolve_sampling(asked, NOTHING, FACTS, tokenizer)
     assert (caught.value.status, caught.value.param) == (400, param)
+
+
+def left(sampling: Sampling, **settings: Any) -> str:
+    """What is said of tokens that no first step can take; empty when it can take some."""
+    try:
+        check_tokens_left(Generation(model=None, prompts=(), **settings), sampling, FACTS)
+    except RequestError as error:
+        return f"{error.status} {error.param}: {error.message}"
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("sampling", "settings", "said"),
+    [
+        (Sampling(), {"stop_ids": (3, 341)}, "`stop_token_ids`: token id 341 is outside the vocabulary of 341 tokens"),
+        (Sampling(), {"stop_ids": (340,)}, ""),
+        (Sampling(allowed_ids=(7, 8), bad_words=((7,),)), {}, ""),
+        (Sampling(allowed_ids=(7, 8), bad_words=((7,), (8, 9))), {}, ""),
+        (Sampling(allowed_ids=(7,), bad_words=((7,),)), {}, "`allowed_token_ids` and `bad_words` leave no token"),
+        (Sampling(bad_words=tuple((id_,) for id_ in range(341))), {}, "`bad_words` leave no token"),
+        (Sampling(bad_words=tuple((id_,) for id_ in range(340))), {}, ""),
+        (Sampling(allowed_ids=(2, 5)), {}, ""),
+        (Sampling(allowed_ids=(2, 5)), {"min_tokens": 1}, "`allowed_token_ids` and `min_tokens` leave no token"),
+        (Sampling(allowed_ids=(2, 5)), {"min_tokens": 1, "ignore_eos": True}, ""),
+        (Sampling(allowed_ids=(2, 9)), {"min_tokens": 1}, ""),
+        (
+            Sampling(allowed_ids=(2, 9), bad_words=((9,),)),
+            {"min_tokens": 1},
+            "`allowed_token_ids` and `bad_words` and `min_tokens` leave no token",
+        ),
+        (
+            Sampling(allowed_ids=(9,)),
+            {"min_tokens": 1, "stop_ids": (9,), "ignore_eos": True},
+            "`allowed_token_ids` and `min_tokens` leave",
+        ),
+        (
+            Sampling(allowed_ids=(2,)),
+            {"min_tokens": 1, "constraint": Constraint("guided_regex", Grammar(kind="regex", text=""))},
+            "",
+        ),
+    ],
+)
+def test_settings_that_leave_no_first_token_are_refused(
+    sampling: Sampling, settings: dict[str, Any], said: str
+) -> None:
+    """By all of their names: the reply could only be garbage. Beside a grammar min_tokens yields."""
+    found = left(sampling, **settings)
+    assert said in found
+    assert found.startswith(f"400 {said.split('`')[1]}: " if said else "")
+    assert bool(found) == bool(said)

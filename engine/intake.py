@@ -5,16 +5,21 @@ Owns the answers to what is refused; who may run, and when, is admission.py's.
 
 import logging
 import time
+from typing import Final
 
 from engine.admission import Admission
 from engine.errors import EngineError
 from engine.parts import LoopParts
 from engine.retire import Roster, Tally, finish_reason_of
 from engine.row import Row, RowKey, make_row
+from engine.sampling.grammar_text import refused
 from protocol.errors import ErrorCode
 from protocol.messages import Cancel, Submit
 
 log = logging.getLogger(__name__)
+
+# A compiler's thread cannot be stopped, but its limits end it in seconds; who waits for it is told this soon.
+MAX_COMPILE_S: Final = 10.0
 
 
 class Intake:
@@ -60,7 +65,7 @@ class Intake:
             self._roster.end(row, finish_reason_of(cancel), time.monotonic())
 
     def settle_grammars(self) -> None:
-        """Rows whose grammars are compiled may start; those whose grammars are refused never ran."""
+        """Rows whose grammars are compiled may start; those whose grammars are refused, or overdue, never ran."""
         for row in self._admission.compiled():
             try:
                 row.follow_grammar(self._parts.grammars.tokenizer.eos_ids)
@@ -70,6 +75,9 @@ class Intake:
             if row.grammar is not None and row.grammar.is_satisfied:
                 self._roster.end(row, "stop", time.monotonic())
 
+        for row in self._admission.overdue(time.monotonic() - MAX_COMPILE_S):
+            self._withdraw(row, _overdue(row))
+
     def _withdraw(self, row: Row, error: EngineError) -> None:
         self._roster.withdraw(row)
         self._reject(row.key, error)
@@ -78,3 +86,11 @@ class Intake:
         self._tally.rejected += 1
         log.info("row.rejected", extra={"id": key.id, "code": error.code, "why": error.message})
         self._parts.mailbox.reject(key.client, error, key.id)
+
+
+def _overdue(row: Row) -> EngineError:
+    if row.compiling is not None and row.compiling.running():
+        return refused(f"the grammar does not compile within {MAX_COMPILE_S:.0f} s: make it simpler")
+    return EngineError(
+        ErrorCode.QUEUE_FULL, "the grammars of other requests are being compiled; try again later", retry_after_s=1.0
+    )

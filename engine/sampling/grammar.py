@@ -4,6 +4,7 @@ Owns the compiler's threads and its limits; the masks' way to the device is mask
 """
 
 import logging
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import Final
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from engine.errors import EngineError
+from engine.sampling.grammar_probe import MAX_TOKEN_CPU_S, trouble_of
 from engine.sampling.grammar_text import llguidance_text, refused
 from protocol.errors import ErrorCode
 from protocol.messages import Grammar
@@ -21,13 +23,18 @@ from protocol.messages import Grammar
 log = logging.getLogger(__name__)
 
 MAX_CACHED: Final = 64
+# Of texts: what llguidance makes of one takes a multiple of it.
+MAX_CACHED_BYTES: Final = 1024 * 1024
 _THREADS: Final = 2
+# llguidance's words for a token that its mask does not allow. All else that stops it is a limit of the grammar's own.
+_MISFIT: Final = "doesn't satisfy the grammar"
 _SHOWN_LENGTH: Final = 600
 # Beside llguidance's own bounds: a state of its lexer takes 1-2 kB, and the work of a token grows with the square of
 # a row's items. A closed object may have about 240 optional properties, and needs four items for each.
 _LIMITS: Final = LLParserLimits(max_lexer_states=20_000, max_items_in_row=1_000, verbose_errors=False)
-# An ambiguous grammar gets slower with each token; everybody waits for it. Others need under 3 ms.
-MAX_TOKEN_CPU_S: Final = 0.05
+# llguidance follows references between rules by recursion: 256 KiB of text hold a chain that takes 100 MB of stack,
+# and a thread that overflows its stack ends the process. Pages that nobody uses cost nothing.
+_STACK_BYTES: Final = 512 * 1024 * 1024
 
 CompiledGrammar = Future[LLMatcher]
 
@@ -83,18 +90,28 @@ class RowGrammar:
 
     @property
     def fault(self) -> EngineError | None:
-        """EngineError(DECODE_FAILED) when the matcher was given what does not fit, or has hit a limit."""
+        """DECODE_FAILED when the matcher was given what does not fit, INVALID_REQUEST when it has hit a limit."""
         if self._is_slow:
-            return EngineError(ErrorCode.DECODE_FAILED, "the grammar is too ambiguous: it takes too long for a token")
+            return EngineError(ErrorCode.INVALID_REQUEST, "the grammar is too ambiguous: it takes too long for a token")
         if not self._matcher.is_error():
             return None
         why = self._matcher.get_error()[:_SHOWN_LENGTH]
-        return EngineError(ErrorCode.DECODE_FAILED, f"the grammar cannot go on: {why}")
+        code = ErrorCode.DECODE_FAILED if _MISFIT in why else ErrorCode.INVALID_REQUEST
+        return EngineError(code, f"the grammar cannot go on: {why}")
 
     @property
     def forced(self) -> list[int]:
         """The next tokens, where the grammar leaves no choice of text; in the tokenizer's own split of it."""
         return self._matcher.compute_ff_tokens()
+
+    @property
+    def may_end(self) -> bool:
+        """Whether what is there fits the whole grammar, though more might follow."""
+        return self._matcher.is_accepting()
+
+    def can_take(self, token: int) -> bool:
+        """Whether the token may come next. A matcher that cannot go on may take anything: its fault says more."""
+        return self._matcher.is_error() or self._matcher.validate_tokens([token]) == 1
 
     def take(self, token: int) -> None:
         """Advances by one token; one that is not allowed here is a fault from now on."""
@@ -108,7 +125,7 @@ class GrammarCompiler:
 
     def __init__(self, tokenizer: GrammarTokenizer) -> None:
         self.tokenizer = tokenizer
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="grammar")
+        self._threads = _deep_threads()
         self._compiled: OrderedDict[Grammar, CompiledGrammar] = OrderedDict()
 
     def close(self) -> None:
@@ -122,13 +139,17 @@ class GrammarCompiler:
             reason = self.tokenizer.unusable_because
             raise EngineError(ErrorCode.UNSUPPORTED, f"this model takes no grammar: {reason}", param="grammar")
         found = self._compiled.get(grammar)
-        if found is None:
+        if found is None or found.cancelled():
             found = self._threads.submit(_compile, trie, grammar)
             self._compiled[grammar] = found
-            if len(self._compiled) > MAX_CACHED:
+            while len(self._compiled) > MAX_CACHED or self._cached_bytes > MAX_CACHED_BYTES:
                 self._compiled.popitem(last=False)
         self._compiled.move_to_end(grammar)
         return found
+
+    @property
+    def _cached_bytes(self) -> int:
+        return sum(len(grammar.text) for grammar in self._compiled)
 
 
 def row_grammar(compiled: CompiledGrammar, generated: Sequence[int]) -> RowGrammar:
@@ -147,11 +168,24 @@ def row_grammar(compiled: CompiledGrammar, generated: Sequence[int]) -> RowGramm
     return grammar
 
 
+def _deep_threads() -> ThreadPoolExecutor:
+    """Threads with room for deep recursion. The size is read when a thread starts: here, all of them at once."""
+    threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="grammar")
+    everyone = threading.Barrier(_THREADS + 1)
+    usual_bytes = threading.stack_size(_STACK_BYTES)
+    for _ in range(_THREADS):
+        threads.submit(everyone.wait)
+    everyone.wait()
+    threading.stack_size(usual_bytes)
+    return threads
+
+
 def _compile(trie: LLTokenizer, grammar: Grammar) -> LLMatcher:
     """Raises EngineError with the compiler's message. The first mask is computed here: it is the dearest one."""
     matcher = LLMatcher(trie, llguidance_text(grammar), log_level=0, limits=_LIMITS)
     if not matcher.is_error():
         matcher.compute_bitmask()
-    if matcher.is_error():
-        raise refused(f"the grammar does not compile: {matcher.get_error()[:_SHOWN_LENGTH]}")
+    trouble = matcher.get_error() if matcher.is_error() else trouble_of(matcher)
+    if trouble is not None:
+        raise refused(f"the grammar does not compile: {trouble[:_SHOWN_LENGTH]}")
     return matcher

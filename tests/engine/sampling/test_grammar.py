@@ -153,6 +153,33 @@ def test_a_content_is_compiled_once_and_forgotten_in_time() -> None:
     compiler.close()
 
 
+def test_what_is_remembered_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few large grammars push small ones out; the newest is always kept."""
+    monkeypatch.setattr("engine.sampling.grammar.MAX_CACHED_BYTES", 100)
+    compiler = GrammarCompiler(grammar_tokenizer())
+    small = compiler.start(Grammar(kind="regex", text="b"))
+    first = compiler.start(Grammar(kind="regex", text="a" * 60))
+    assert compiler.start(Grammar(kind="regex", text="b")) is small
+    compiler.start(Grammar(kind="regex", text="c" * 60))
+    assert compiler.start(Grammar(kind="regex", text="b")) is small
+    assert compiler.start(Grammar(kind="regex", text="a" * 60)) is not first
+    compiler.close()
+
+
+def test_a_limit_is_the_clients_fault_and_a_wrong_token_is_not() -> None:
+    """What can never work must not be tried again; a token outside of the mask is ours."""
+    limited = compiled("regex", "[bc][bc][bc][bc][bc][bc]a{100000}")
+    for token in token_ids("bcbcbc"):
+        limited.take(token)
+    limited.matcher.compute_bitmask()
+    limited.take(token_ids("a")[0])
+    wrong = compiled("regex", "[bc]")
+    wrong.take(token_ids("a")[0])
+    assert limited.fault is not None
+    assert wrong.fault is not None
+    assert (limited.fault.code, wrong.fault.code) == (ErrorCode.INVALID_REQUEST, ErrorCode.DECODE_FAILED)
+
+
 def test_a_tokenizer_that_cannot_be_walked_takes_no_grammar() -> None:
     """The model serves everything else; a grammar is refused with the reason."""
     tokenizer = GrammarTokenizer.read(b'{"model":{}}', VOCABULARY_SIZE, (EOS_ID,))

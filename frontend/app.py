@@ -7,8 +7,9 @@ from aiohttp import web
 
 from frontend import admin
 from frontend.access import ACCESS, access_rules, admit, answer_later, preflight_headers, tell_origin
+from frontend.dialects.anthropic_errors import ANTHROPIC_ENVELOPE
 from frontend.errors import OPENAI_ENVELOPE, Envelope
-from frontend.handlers import CHAT, COMPLETIONS, generation_handler
+from frontend.handlers import CHAT, COMPLETIONS, MESSAGES, generation_handler
 from frontend.middleware import ENVELOPES, MAX_BODY_BYTES, add_request_id, guard
 from frontend.parts import PARTS, FrontendParts
 
@@ -27,6 +28,7 @@ class Route(NamedTuple):
 ROUTES: Final = (
     Route("POST", ("/v1/chat/completions", "/chat/completions"), generation_handler(CHAT)),
     Route("POST", ("/v1/completions", "/completions"), generation_handler(COMPLETIONS)),
+    Route("POST", ("/v1/messages", "/messages"), generation_handler(MESSAGES), ANTHROPIC_ENVELOPE),
     Route("GET", ("/v1/models", "/models"), admin.models),
     Route("GET", ("/v1/models/{id:.+}", "/models/{id:.+}"), admin.model),
     Route("GET", ("/livez",), admin.livez),

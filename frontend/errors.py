@@ -98,6 +98,21 @@ class RequestError(Exception):
         return HTTP_MEANINGS[self.code].status
 
 
+class PromptTooLongError(RequestError):
+    """A prompt that leaves no room for a reply. prompt_tokens: at least so many, is_least; else exactly."""
+
+    def __init__(self, prompt_tokens: int, context_tokens: int, param: str, *, is_least: bool = False) -> None:
+        counted = f"at least {prompt_tokens}" if is_least else f"{prompt_tokens}"
+        super().__init__(
+            ErrorCode.CONTEXT_LENGTH_EXCEEDED,
+            f"this model's context length is {context_tokens} tokens, and the prompt has {counted}: "
+            "no room is left for a reply; shorten the prompt",
+            param,
+        )
+        self.prompt_tokens = prompt_tokens
+        self.context_tokens = context_tokens
+
+
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
     """OpenAI's error object; the field order is the order on the wire."""
 
@@ -132,10 +147,14 @@ def _openai_envelope(error: RequestError, request_id: str) -> msgspec.Struct:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """How a dialect tells an error. body: of the error and the request's id. event: its name in a stream, if any."""
+    """How a dialect tells an error. body: of the error and the request's id. event: its name in a stream, if any.
+
+    id_header: where the dialect's clients look for the request's id, beside x-request-id.
+    """
 
     body: Callable[[RequestError, str], msgspec.Struct] = _openai_envelope
     event: str | None = None
+    id_header: str | None = None
 
 
 OPENAI_ENVELOPE: Final = Envelope()

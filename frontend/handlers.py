@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from frontend.best_of import likeliest
-from frontend.dialects import openai_chat, openai_completions
+from frontend.dialects import anthropic, openai_chat, openai_completions
 from frontend.dialects.base import Generation, ReplyFacts, ReplyFinished, WholeChoice
 from frontend.dialects.dialect import Dialect, Framer
 from frontend.echo import PromptEcho, prompt_echoes
@@ -48,6 +48,7 @@ _MAX_NAMED_FIELDS: Final = 1_000
 
 CHAT: Final = openai_chat.CHAT
 COMPLETIONS: Final = openai_completions.COMPLETIONS
+MESSAGES: Final = anthropic.ANTHROPIC
 
 
 def generation_handler(dialect: Dialect) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:

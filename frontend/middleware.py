@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from frontend.dialects.anthropic_errors import ANTHROPIC_ENVELOPE
 from frontend.errors import OPENAI_ENVELOPE, AnyErrorCode, Envelope, HttpErrorCode, RequestError
 from frontend.request_log import RECORD, STATUS_CLIENT_GONE, RequestRecord, log_done, request_id
 from frontend.sse import ClientGoneError
@@ -52,6 +53,9 @@ async def add_request_id(request: web.Request, response: web.StreamResponse) -> 
     """Tells every response's request id; streams send their headers before the middleware sees them."""
     if RECORD in request:
         response.headers["x-request-id"] = request[RECORD].id
+        id_header = envelope_of(request).id_header
+        if id_header is not None:
+            response.headers[id_header] = request[RECORD].id
 
 
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -101,8 +105,9 @@ def _as_envelope(request: web.Request, error: web.HTTPException) -> web.StreamRe
 
 
 def envelope_of(request: web.Request) -> Envelope:
-    """The envelope of the route's dialect; OpenAI's where no route is."""
-    return request.app[ENVELOPES].get(request.path, OPENAI_ENVELOPE)
+    """The envelope of the route's dialect; elsewhere that of the client's, which a header of Anthropic's tells."""
+    fallback = ANTHROPIC_ENVELOPE if "anthropic-version" in request.headers else OPENAI_ENVELOPE
+    return request.app[ENVELOPES].get(request.path, fallback)
 
 
 def _envelope(request: web.Request, error: RequestError, status: int, headers: Mapping[str, str]) -> web.Response:

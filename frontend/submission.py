@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from frontend.dialects.base import ChatPrompt, Generation, Prompt, TextPrompt, TokensPrompt
-from frontend.errors import RequestError
+from frontend.errors import PromptTooLongError, RequestError
 from frontend.model_text import ModelText
 from protocol.codec import pack_ids
 from protocol.errors import ErrorCode
@@ -45,7 +45,10 @@ def resolve_model(name: str | None, facts: ModelFacts, served_names: Sequence[st
         return name
     served = ", ".join(f"`{known}`" for known in served_models(facts, served_names))
     raise RequestError(
-        ErrorCode.MODEL_NOT_FOUND, f"the model `{name}` does not exist; this server serves {served}", "model"
+        ErrorCode.MODEL_NOT_FOUND,
+        f"the model `{name}` does not exist; this server serves {served}; "
+        "started with `--served-model-name '*'` it takes any name",
+        "model",
     )
 
 
@@ -147,6 +150,7 @@ def _tokenised(prompt: Prompt, text: ModelText, facts: ModelFacts) -> list[int]:
                 prompt.messages,
                 add_generation_prompt=prompt.add_generation_prompt,
                 continue_final_message=prompt.continue_final_message,
+                **prompt.variables,
             )
             _check_length(rendered, prompt, text, facts)
             return text.tokenizer.encode_rendered(rendered)
@@ -161,7 +165,7 @@ def _check_length(rendered: str, prompt: Prompt, text: ModelText, facts: ModelFa
     """A text that is too long in any case is refused at once: tokenising it could take minutes."""
     fewest = 0 if text.limits is None else text.limits.fewest_tokens(rendered)
     if fewest >= facts.context_length:
-        raise _too_long(f"at least {fewest}", prompt, facts)
+        raise PromptTooLongError(fewest, facts.context_length, _param(prompt), is_least=True)
 
 
 def _checked(ids: list[int], prompt: Prompt, facts: ModelFacts) -> list[int]:
@@ -169,7 +173,7 @@ def _checked(ids: list[int], prompt: Prompt, facts: ModelFacts) -> list[int]:
     if not ids:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the prompt is empty: it has no tokens", param)
     if len(ids) >= facts.context_length:
-        raise _too_long(str(len(ids)), prompt, facts)
+        raise PromptTooLongError(len(ids), facts.context_length, param)
     unknown = next((id_ for id_ in ids if not 0 <= id_ < facts.vocabulary_size), None)
     if isinstance(prompt, TokensPrompt) and unknown is not None:
         raise RequestError(
@@ -182,12 +186,3 @@ def _checked(ids: list[int], prompt: Prompt, facts: ModelFacts) -> list[int]:
 
 def _param(prompt: Prompt) -> str:
     return "messages" if isinstance(prompt, ChatPrompt) else "prompt"
-
-
-def _too_long(tokens: str, prompt: Prompt, facts: ModelFacts) -> RequestError:
-    return RequestError(
-        ErrorCode.CONTEXT_LENGTH_EXCEEDED,
-        f"this model's context length is {facts.context_length} tokens, and the prompt has {tokens}: "
-        "no room is left for a reply; shorten the prompt",
-        _param(prompt),
-    )

@@ -115,7 +115,7 @@ class Generation:
     """One request as the core sees it. choices: answers to each prompt. ignored: unknown fields, by name.
 
     best_of: rows of each prompt, of which the likeliest are the choices. has_echo: the prompt comes before the text.
-    max_tokens: 0 with has_echo only. tools: None when there are none to call.
+    max_tokens: 0 with has_echo only. tools: None when there are none to call. hides_reasoning: it is not shown.
     """
 
     model: str | None
@@ -135,6 +135,7 @@ class Generation:
     skip_special_tokens: bool = True
     constraint: Constraint | None = None
     tools: ToolUse | None = None
+    hides_reasoning: bool = False
     timeout_s: float | None = None
     is_stream: bool = False
     include_usage: bool = False
@@ -281,7 +282,10 @@ class WholeCall:
 
 @dataclass(slots=True)
 class WholeChoice:
-    """A choice collected for a reply that is not streamed. prompt_entries: how many of the entries are the prompt's."""
+    """A choice collected for a reply that is not streamed. prompt_entries: how many of the entries are the prompt's.
+
+    events: all of them in order, for dialects whose replies have parts in the order of a stream.
+    """
 
     choice: int
     text_parts: list[str] = field(default_factory=list[str])
@@ -291,9 +295,11 @@ class WholeChoice:
     reasoning_parts: list[str] = field(default_factory=list[str])
     calls: list[WholeCall] = field(default_factory=list[WholeCall])
     stop: str | None = None
+    events: list[ReplyEvent] = field(default_factory=list[ReplyEvent])
 
     def add(self, event: ReplyEvent) -> None:
         """Takes an event of this choice over."""
+        self.events.append(event)
         match event:
             case ChoiceText(text=text, entries=entries, is_prompt=is_prompt):
                 self.text_parts.append(text)

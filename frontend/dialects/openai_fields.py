@@ -127,7 +127,7 @@ def read_generation(
         choices=read_integer(body, "n", _COUNT) or 1,
         max_tokens=limit,
         seed=read_integer(body, "seed", _INT64),
-        stops=_stops(body.get("stop")),
+        stops=read_stops(body, "stop"),
         stop_ids=read_token_ids(body, "stop_token_ids", MAX_STOP_IDS),
         include_stop=read_bool(body, "include_stop_str_in_output", default=False),
         ignore_eos=read_bool(body, "ignore_eos", default=False),
@@ -158,18 +158,20 @@ def _stream_options(body: Mapping[str, object]) -> StreamOptions:
     return StreamOptions(is_stream, include_usage is True, ignored)
 
 
-def _stops(value: object) -> tuple[str, ...]:
+def read_stops(body: Mapping[str, object], name: str) -> tuple[str, ...]:
+    """A string or several, each once. Raises RequestError."""
+    value = body.get(name)
     if value is None:
         return ()
     if isinstance(value, str):
         stops = [value]
     else:
-        items = as_list(value, "stop", "a string or an array of strings")
-        stops = [as_text(item, f"stop[{index}]") for index, item in enumerate(items)]
+        items = as_list(value, name, "a string or an array of strings")
+        stops = [as_text(item, f"{name}[{index}]") for index, item in enumerate(items)]
     if len(stops) > MAX_STOPS:
         raise RequestError(
-            ErrorCode.INVALID_REQUEST, f"`stop` has {len(stops)} strings, at most {MAX_STOPS} are taken", "stop"
+            ErrorCode.INVALID_REQUEST, f"`{name}` has {len(stops)} strings, at most {MAX_STOPS} are taken", name
         )
     if "" in stops:
-        raise RequestError(ErrorCode.INVALID_REQUEST, "`stop` must not hold an empty string", "stop")
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"`{name}` must not hold an empty string", name)
     return tuple(dict.fromkeys(stops))

@@ -151,6 +151,10 @@ class FakeEngine:
         """Every Submit heard."""
         return [message for message in list(self.heard) if isinstance(message, Submit)]
 
+    def decoded(self, submit: Submit) -> str:
+        """A Submit's prompt as text, special tokens too."""
+        return self._tokenizer.decode(codec.unpack_ids(submit.prompt.ids), skip_special_tokens=False)
+
     def _loop(self) -> None:
         next_step_s = next_status_s = time.monotonic()
         drain_until_s: float | None = None

@@ -31,6 +31,7 @@ from frontend.errors import HTTP_MEANINGS, RequestError, error_body
 from frontend.sse import DONE, frame
 from protocol.errors import ErrorCode
 from protocol.messages import Usage
+from tests.frontend.dialects.anthropic_examples import ANTHROPIC_TABLES, anthropic_errors, anthropic_texts
 
 GOLDENS = Path(__file__).parents[3] / "goldens"
 
@@ -96,6 +97,7 @@ TABLES: dict[str, FieldTable] = {
     "chat.messages[].content[]": PART_FIELDS,
     "completions": openai_completions.COMPLETION_FIELDS,
     "stream_options": STREAM_OPTIONS_FIELDS,
+    **ANTHROPIC_TABLES,
 }
 
 Frames = Callable[[ReplyFacts, ReplyEvent, bool], list[msgspec.Struct]]
@@ -160,6 +162,8 @@ def golden_texts() -> dict[str, str]:
         "sse/completions_logprobs_whole.json": whole(
             openai_completions.completion_reply(completion_asked, [echoed], USAGE)
         ),
+        **anthropic_texts(ONE_CHOICE, CALLS),
+        "errors_anthropic.json": _pretty(anthropic_errors()),
         "errors.json": _pretty({code.value: asdict(meaning) for code, meaning in HTTP_MEANINGS.items()}),
         "fields.json": _pretty({name: _verdicts(table) for name, table in TABLES.items()}),
     }

@@ -6,6 +6,10 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from frontend.dialects.anthropic import ANTHROPIC_FIELDS, parse_message
+from frontend.dialects.anthropic_blocks import BLOCK_FIELDS
+from frontend.dialects.anthropic_errors import message_error_body
+from frontend.dialects.anthropic_tools import TOOL_FIELDS
 from frontend.dialects.base import Generation
 from frontend.dialects.openai_chat import CHAT_FIELDS, parse_chat
 from frontend.dialects.openai_completions import COMPLETION_FIELDS, parse_completion
@@ -46,3 +50,34 @@ def refusal(parse: Callable[[object], Generation], body: object) -> RequestError
     except RequestError as error:
         return error
     return None
+
+
+BLOCKS = st.lists(
+    st.sampled_from([*BLOCK_FIELDS]).flatmap(
+        lambda kind: st.fixed_dictionaries(
+            {"type": st.just(kind)}, optional={name: JSON for name in BLOCK_FIELDS[kind] if name != "type"}
+        )
+    ),
+    max_size=3,
+)
+TURNS = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["user", "assistant", "system"]), "content": JSON | BLOCKS},
+        optional={"clear_at": JSON, "output_config": JSON},
+    ),
+    max_size=4,
+)
+TOOLS = st.lists(st.dictionaries(st.sampled_from([*TOOL_FIELDS]), JSON, max_size=4), max_size=2)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(body=bodies([*ANTHROPIC_FIELDS]), turns=TURNS, tools=TOOLS | JSON, anything=JSON)
+def test_any_body_of_anthropics_is_parsed_or_refused(
+    body: dict[str, object], turns: object, tools: object, anything: object
+) -> None:
+    """Also turns of every block with any values, and tools."""
+    refusals = [
+        refusal(parse_message, given) for given in (body, {**body, "messages": turns, "tools": tools}, anything)
+    ]
+    assert {error.status for error in refusals if error is not None} <= {400}
+    assert all(msgspec.json.encode(message_error_body(error, "x")) for error in refusals if error is not None)

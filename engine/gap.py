@@ -14,10 +14,11 @@ GAP_CHUNKS: Final = 4
 
 
 class Gap:
-    """One gap between two steps. chunk_tokens: of one prefill chunk."""
+    """One gap between two steps. chunk_tokens: of one prefill chunk. most_prompts: that go as one; None: all."""
 
-    def __init__(self, chunk_tokens: int) -> None:
+    def __init__(self, chunk_tokens: int, most_prompts: int | None = None) -> None:
         self._chunk_tokens = chunk_tokens
+        self._most_prompts = most_prompts
         # However short, a chunk streams every weight once: on each device this is worth about a quarter chunk.
         self._overhead_tokens = chunk_tokens // 4
         self._spent_tokens = 0
@@ -53,4 +54,6 @@ class Gap:
             if padded_tokens > left_tokens or padded_tokens + self._overhead_tokens > alone_tokens:
                 break
             rows.append(row)
+            if len(rows) == self._most_prompts:
+                break
         return rows if len(rows) > 1 else []

@@ -145,7 +145,7 @@ class EngineLoop:
 
     def _prefill(self) -> None:
         """As long as it takes while nobody waits for a step; else one gap, and of a long row one chunk."""
-        gap = Gap(self._parts.chunk_tokens)
+        gap = Gap(self._parts.chunk_tokens, self._parts.prompt_concurrency)
         while len(self._prefilling) and not gap.is_spent(self._prefilling.head, len(self._batch) > 0):
             rows = self._rows_to_prefill(gap)
             is_waited_for = len(self._batch) > 0 or bool(self._ready)

@@ -188,7 +188,7 @@ class Mailbox:
             self.tell(client, Goodbye(epoch=self._welcome.epoch, reason="version_mismatch", message=message))
             return
         self.clients[client] = Client(hello.client, now)
-        log.info("client.hello", extra={"client": client.hex(), "client_name": hello.client.name})
+        log.debug("client.hello", extra={"client": client.hex(), "client_name": hello.client.name})
         self.tell(client, self._welcome)
 
     def _send_tokenizer(self, client: bytes, fetch: FetchTokenizer) -> None:

@@ -39,7 +39,7 @@ from protocol.endpoint import bind_requests, lock_engine, open_runtime_folder, r
 from protocol.errors import EXIT_BAD_SETTING, ProtocolError
 from protocol.logs import setup_logging
 from protocol.messages import PROTOCOL_VERSION, Epoch, ModelFacts, Welcome
-from protocol.settings import parse_settings
+from protocol.settings import changed_settings, parse_settings
 from protocol.status import ModelStatus
 
 EXIT_CRASHED: Final = 1
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
     except ProtocolError as error:
         return _refuse(error.message)
     setup_logging(settings.log_level)
-    log.info("engine.settings", extra=msgspec.structs.asdict(settings))
+    log.info("engine.settings", extra=changed_settings(settings))
     signals = StopSignals()
     signals.install()
     try:
@@ -152,7 +152,7 @@ def _prepare(settings: Settings, board: StatusBoard, requests: "zmq.Socket[bytes
     support = _warm(loaded, board, settings.max_rows, scheme)
     facts = model_facts(loaded, tokenizer, settings, support.batching, HONOURED_FIELDS)
     board.set_model(_model_status(facts), support.batching)
-    log.info("model.ready", extra=msgspec.structs.asdict(facts))
+    log.debug("model.ready", extra=msgspec.structs.asdict(facts))
     welcome = Welcome(epoch=board.epoch, protocol_version=PROTOCOL_VERSION, facts=facts, tokenizer=tokenizer.manifest)
     return LoopParts(
         model=loaded.model,
@@ -165,6 +165,7 @@ def _prepare(settings: Settings, board: StatusBoard, requests: "zmq.Socket[bytes
         weights_bytes=loaded.weights_bytes,
         grammars=GrammarCompiler(_grammar_tokenizer(tokenizer, facts)),
         cache_plan=support.cache_plan,
+        prompt_concurrency=settings.prompt_concurrency,
     )
 
 

@@ -14,7 +14,7 @@ from protocol.messages import ModelFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopParts:
-    """What a loop is made of. chunk_tokens: of one prefill chunk.
+    """What a loop is made of. chunk_tokens: of one prefill chunk. prompt_concurrency: prompts in it at most.
 
     grace_s: how long live rows may go on once `stop` is set.
     """
@@ -29,3 +29,4 @@ class LoopParts:
     weights_bytes: int
     grammars: GrammarCompiler
     cache_plan: CachePlan = DEFAULT_PLAN
+    prompt_concurrency: int | None = None

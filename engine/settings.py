@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from protocol.endpoint import LEASE_S, default_runtime_path
 
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
 
 
@@ -37,6 +38,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     prefill_step_size: (
         Annotated[int, Meta(ge=1, le=65_536, description="prompt tokens in one chunk; default: by device")] | None
     ) = None
+    prompt_concurrency: (
+        Annotated[int, Meta(ge=1, description="short prompts computed as one chunk at most; default: what fits")] | None
+    ) = None
     context_length: Annotated[int, Meta(ge=2, description="a lower limit than the model's own, in tokens")] | None = (
         None
     )
@@ -57,4 +61,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     restarts: Annotated[int, Meta(ge=0, description="how often the supervisor has restarted this engine")] = 0
     exit_with_parent: Annotated[bool, Meta(description="stop when the parent process is gone")] = False
     trust_remote_code: Annotated[bool, Meta(description="run Python code that comes with the model")] = False
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="least level logged")] = "info"
+    log_level: Annotated[LogLevel, Meta(description="least level logged")] = "info"

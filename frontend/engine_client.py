@@ -241,7 +241,7 @@ class EngineClient:
         before, self._status = self._status, status
         self._heard_at_s = time.monotonic()
         if before is None or (before.epoch, before.phase) != (status.epoch, status.phase):
-            log.info("engine.phase", extra={"epoch": status.epoch, "phase": status.phase})
+            log.debug("engine.phase", extra={"epoch": status.epoch, "phase": status.phase})
         if self._session is not None and self._session.epoch != status.epoch:
             self._session.lose(
                 RowFailure(

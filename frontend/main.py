@@ -11,6 +11,8 @@ import signal
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +27,8 @@ from frontend.http_server import HttpRunner
 from frontend.model_text import load_model_text
 from frontend.parts import FrontendParts
 from frontend.settings import Address, Settings
+from frontend.template_choice import template_choice
+from frontend.text.template import TemplateChoice
 from protocol.endpoint import RuntimeFolder, open_runtime_folder
 from protocol.errors import EXIT_BAD_SETTING, ErrorCode, ProtocolError
 from protocol.key_file import read_key_file
@@ -48,21 +52,39 @@ def main(arguments: list[str]) -> int:
     try:
         settings = parse_settings(Settings, arguments, PROGRAM)
         setup_logging(settings.log_level)
-        folder = open_runtime_folder(Path(settings.runtime_dir))
-        keys = ApiKeys(read_key_file(Path(settings.api_key_file)) if settings.api_key_file else ())
-        listener = open_listener(settings)
+        opened = _open(settings)
     except ProtocolError as error:
         sys.stderr.write(f"{PROGRAM}: {error.message.removeprefix(f'{PROGRAM}: ')}\n")
         return EXIT_BAD_SETTING
-    log.info("frontend.settings", extra=msgspec.structs.asdict(settings))
+    log.debug("frontend.settings", extra=msgspec.structs.asdict(settings))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, folder, listener, keys))
+            runner.run(_serve(settings, opened))
     except Exception:  # the process's last word
         log.exception("frontend.died")
         return 1
     log.info("frontend.stopped")
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What the settings name, found sound."""
+
+    folder: RuntimeFolder
+    keys: ApiKeys
+    choice: TemplateChoice
+    listener: socket.socket
+
+
+def _open(settings: Settings) -> _Opened:
+    """Raises ProtocolError naming the setting. The socket comes last: until then there is nothing to close."""
+    return _Opened(
+        folder=open_runtime_folder(Path(settings.runtime_dir)),
+        keys=ApiKeys(read_key_file(Path(settings.api_key_file)) if settings.api_key_file else ()),
+        choice=template_choice(settings),
+        listener=open_listener(settings),
+    )
 
 
 def open_listener(settings: Settings) -> socket.socket:
@@ -108,19 +130,19 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def _serve(settings: Settings, folder: RuntimeFolder, listener: socket.socket, keys: ApiKeys) -> None:
+async def _serve(settings: Settings, opened: _Opened) -> None:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenize"))
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    listens = (url_of(listener),)
+    listens = (url_of(opened.listener),)
     info = ClientInfo(name=PROGRAM, pid=os.getpid(), listens=listens)
-    client = EngineClient(folder, info, load_model_text)
+    client = EngineClient(opened.folder, info, partial(load_model_text, choice=opened.choice))
     async with asyncio.TaskGroup() as group:
         following = group.create_task(client.run())
         parent = group.create_task(_follow_parent(stop)) if settings.exit_with_parent else None
-        await _serve_http(FrontendParts(settings, client, listens, keys), listener, stop)
+        await _serve_http(FrontendParts(settings, client, listens, opened.keys), opened.listener, stop)
         following.cancel()
         if parent is not None:
             parent.cancel()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from frontend.text.template import ChatTemplate, load_template
+from frontend.text.template import ChatTemplate, TemplateChoice, load_template
 from frontend.text.token_bytes import TokenBytes
 from frontend.text.token_limits import TokenLimits
 from frontend.text.tokenizer import Tokenizer, load_tokenizer
@@ -20,7 +20,7 @@ class ModelText:
     limits: TokenLimits | None
 
 
-def load_model_text(folder: Path, bos: BosRule) -> ModelText:
-    """Reads a tokenizer folder. Raises ProtocolError(BAD_MODEL)."""
+def load_model_text(folder: Path, bos: BosRule, choice: TemplateChoice | None = None) -> ModelText:
+    """Reads a tokenizer folder. choice: the operator's, about the template. Raises ProtocolError(BAD_MODEL)."""
     tokenizer = load_tokenizer(folder, bos)
-    return ModelText(tokenizer, load_template(tokenizer), TokenBytes(tokenizer), tokenizer.limits())
+    return ModelText(tokenizer, load_template(tokenizer, choice), TokenBytes(tokenizer), tokenizer.limits())

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from protocol.endpoint import default_runtime_path
 from protocol.messages import GenerationDefaults
-from protocol.settings import Origin
+from protocol.settings import Origin, TemplateOption, TemplateVariablesOption
 
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
@@ -61,6 +61,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Annotated[str, Meta(min_length=1, description="file of keys, one a line, of which each request must show one")]
         | None
     ) = None
+    chat_template: TemplateOption | None = None
+    chat_template_args: TemplateVariablesOption | None = None
+    use_default_chat_template: Annotated[bool, Meta(description="ChatML, for a model without a template")] = False
     allowed_origins: Annotated[
         tuple[Origin, ...],
         Meta(description="of web pages that may use this server; `*` is all; may be repeated; left out: none"),

@@ -37,7 +37,7 @@ async def ensure_tokenizer_copy(parent: Path, manifest: TokenizerManifest, fetch
         return folder
     files = [NamedFile(file.name, await _fetch_file(file.name, file.length_bytes, fetch)) for file in manifest.files]
     await asyncio.to_thread(_publish, folder, files, manifest)
-    log.info("tokenizer.fetched", extra={"sha256": manifest.sha256, "files": len(files)})
+    log.debug("tokenizer.fetched", extra={"sha256": manifest.sha256, "files": len(files)})
     return folder
 
 

@@ -13,6 +13,13 @@ Settings = TypeVar("Settings", bound=msgspec.Struct)
 
 # Of a web page, as its browser sends it: no path behind it. `null` is a page without one.
 Origin = Annotated[str, msgspec.Meta(pattern=r"^(\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s,]+)$")]
+# The supervisor's options and the frontend's.
+TemplateOption = Annotated[
+    str, msgspec.Meta(min_length=1, description="in place of the model's: a file, or the template itself")
+]
+TemplateVariablesOption = Annotated[
+    str, msgspec.Meta(description='JSON object of variables for the template, as {"enable_thinking": false}')
+]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -39,6 +46,17 @@ def parse_settings(settings_type: type[Settings], arguments: list[str], program:
         return msgspec.convert(values, type=settings_type, strict=False)
     except msgspec.ValidationError as error:
         raise ProtocolError(ErrorCode.BAD_SETTING, f"{program}: {_option_in(str(error), values)}") from error
+
+
+def is_template(text: str) -> bool:
+    """Whether an option holds a chat template itself, and not the name of a file with one."""
+    return "{" in text
+
+
+def changed_settings(settings: msgspec.Struct) -> dict[str, Any]:
+    """The fields away from their defaults: what somebody has said."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(settings)}
+    return {name: value for name, value in msgspec.structs.asdict(settings).items() if value != defaults[name]}
 
 
 def is_text(text: str) -> bool:

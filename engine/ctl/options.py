@@ -33,12 +33,13 @@ def _parameter(field: msgspec.structs.FieldInfo, hint: Any) -> inspect.Parameter
     is_many = get_origin(plain) is tuple
     item = _plain(get_args(plain)[0]) if is_many else plain
     found: Any = field.default_factory() if callable(field.default_factory) else field.default
-    default = ", ".join(map(str, found)) if is_many else "" if found is None else str(found)
+    default = ", ".join(map(str, found)) if is_many else "" if found in (None, False) else str(found)
     option = typer.Option(
         f"--{field.name.replace('_', '-')}",
         *aliases,
         help=meta.description + (f" [default: {default}]" if default else ""),
-        metavar=None if get_origin(item) is Literal else item.__name__.upper().replace("STR", "TEXT"),
+        metavar=None if get_origin(item) is Literal or item is bool else item.__name__.upper().replace("STR", "TEXT"),
+        case_sensitive=False,
     )
     return _keyword(field.name, (list[item] if is_many else item) | None, option)
 

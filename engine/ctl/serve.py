@@ -13,6 +13,7 @@ from engine.ctl.api_keys import gathered_keys, hand_over
 from engine.ctl.child import Child, ChildPlan, RestartPolicy
 from engine.ctl.failure import CommandError
 from engine.ctl.listeners import Listener, open_listeners
+from engine.ctl.mlx_lm_flags import idle_flags
 from engine.ctl.progress import progress_bar
 from engine.ctl.pull import ModelSource, default_cache, resolve_model
 from engine.ctl.settings import ServeSettings, serve_settings
@@ -26,9 +27,15 @@ from protocol.status import EngineStatus
 # What running requests get to finish at a stop; the policy's own grace is longer.
 DRAIN_S: Final = 30.0
 # Settings that only the engine reads, each under the same name.
-_KV_CACHE: Final = ("kv_bits", "kv_group_size", "quantized_kv_start", "kv_scheme")
+_ENGINE: Final = (
+    *("kv_bits", "kv_group_size", "quantized_kv_start", "kv_scheme"),
+    *("prefill_step_size", "prompt_concurrency", "trust_remote_code"),
+)
 # Settings that only the frontends read, each under the same name.
-_HTTP: Final = ("temp", "top_p", "top_k", "min_p", "max_tokens", "max_body_bytes")
+_HTTP: Final = (
+    *("temp", "top_p", "top_k", "min_p", "max_tokens", "max_body_bytes"),
+    *("chat_template", "chat_template_args", "use_default_chat_template"),
+)
 
 
 def run_serve(flags: dict[str, Any], config: Path | None) -> None:
@@ -50,6 +57,8 @@ def serve(settings: ServeSettings) -> int:
         listeners = open_listeners(settings.host, settings.port)
         for listener in listeners:
             held.callback(listener.socket.close)
+        for line in idle_flags(settings):
+            say(line)
         key_file = _key_file(settings, folder, held)
         if key_file is None:
             _warn_of_strangers(listeners)
@@ -90,7 +99,7 @@ def _plans(
     folder = ["--runtime-dir", str(Path(settings.runtime_dir).expanduser().absolute())]
     shared = [*folder, "--log-level", settings.log_level, "--grace-s", str(DRAIN_S), "--exit-with-parent", *names]
     model = ["--model", str(source.path), "--model-id", source.id]
-    limits = ["--max-rows", str(settings.max_rows), "--dtype", settings.dtype, *_given(settings, _KV_CACHE)]
+    limits = ["--max-rows", str(settings.max_rows), "--dtype", settings.dtype, *_given(settings, _ENGINE)]
     http = [*_given(settings, _HTTP), *_repeated("--allowed-origins", settings.allowed_origins)]
     if key_file is not None:
         http += ["--api-key-file", str(key_file)]
@@ -114,8 +123,9 @@ def _repeated(option: str, values: tuple[str, ...]) -> list[str]:
 def _given(settings: ServeSettings, names: tuple[str, ...]) -> list[str]:
     """The words that pass on those of these settings that the user gave."""
     values = {name: getattr(settings, name) for name in names}
-    given = {name: value for name, value in values.items() if value is not None}
-    return [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    given = {f"--{name.replace('_', '-')}": value for name, value in values.items() if value is not None}
+    # One word each: a template may begin with a dash.
+    return [option if value is True else f"{option}={value}" for option, value in given.items() if value is not False]
 
 
 @dataclass(frozen=True, slots=True)

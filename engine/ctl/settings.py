@@ -8,12 +8,15 @@ import msgspec
 from msgspec import Meta
 
 from engine.ctl.failure import EXIT_USAGE, CommandError
+from engine.ctl.mlx_lm_flags import check_flags
 from engine.ctl.pull import DEFAULT_MODEL
-from engine.settings import DtypeName
+from engine.settings import DtypeName, LogLevel
 from engine.settings import Settings as EngineSettings
 from protocol.endpoint import default_runtime_path
-from protocol.settings import Origin
+from protocol.settings import Origin, TemplateOption, TemplateVariablesOption, is_template
 
+# As mlx_lm.server has it: 4GB, 500M, or bytes.
+_SIZE: Final = r"^[0-9]+(\.[0-9]+)? ?([mMgG][bB]?)?$"
 _ENGINE_DEFAULTS: Final[dict[str, Any]] = {
     field.name: field.default for field in msgspec.structs.fields(EngineSettings)
 }
@@ -80,10 +83,25 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         tuple[str, ...],
         Meta(description="of web pages that may use this server, as http://localhost:3000; repeatable, or with commas"),
     ] = ()
+    chat_template: TemplateOption | None = None
+    chat_template_args: TemplateVariablesOption | None = None
+    use_default_chat_template: Annotated[bool, Meta(description="ChatML, for a model without a template")] = False
+    trust_remote_code: Annotated[bool, Meta(description="run Python code that comes with the model")] = False
+    prefill_step_size: (
+        Annotated[int, Meta(ge=1, le=65_536, description="prompt tokens in one chunk; left out: by device")] | None
+    ) = None
+    prompt_concurrency: (
+        Annotated[int, Meta(ge=1, description="short prompts computed as one chunk at most; left out: what fits")]
+        | None
+    ) = None
+    prompt_cache_size: Annotated[int, Meta(ge=0, description="no effect yet: there is no prompt cache")] | None = None
+    prompt_cache_bytes: Annotated[str, Meta(pattern=_SIZE, description="no effect yet, either")] | None = None
+    adapter_path: Annotated[str, Meta(description="not available yet: refused")] | None = None
+    draft_model: Annotated[str, Meta(description="not available yet: refused")] | None = None
+    num_draft_tokens: Annotated[int, Meta(description="not available yet: refused")] | None = None
+    pipeline: Annotated[bool, Meta(description="refused: one engine uses one machine")] = False
     max_body_bytes: Annotated[int, Meta(ge=1_024, le=2**31, description="largest request body")] = 16 * 1024 * 1024
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="least level logged")] = (
-        _ENGINE_DEFAULTS["log_level"]
-    )
+    log_level: Annotated[LogLevel, Meta(description="least level logged")] = _ENGINE_DEFAULTS["log_level"]
 
 
 def serve_settings(flags: dict[str, Any], config: Path | None) -> ServeSettings:
@@ -93,12 +111,25 @@ def serve_settings(flags: dict[str, Any], config: Path | None) -> ServeSettings:
         settings = msgspec.convert({**from_file, **flags}, type=ServeSettings)
     except msgspec.ValidationError as error:
         raise CommandError(_explained(error, prefix="--"), EXIT_USAGE) from error
+    check_flags(settings)
+    _check_template(settings)
     settings = msgspec.structs.replace(settings, allowed_origins=_origins(settings.allowed_origins))
     fixed = [port for port in settings.port if port]
     twice = next((port for port in fixed if fixed.count(port) > 1), None)
     if twice is not None:
         raise CommandError(f"--port {twice} is given twice; each frontend needs its own", EXIT_USAGE)
     return settings
+
+
+def _check_template(settings: ServeSettings) -> None:
+    """What the frontends would refuse one by one, after the model is found."""
+    template, variables = settings.chat_template, settings.chat_template_args
+    if template is not None and not is_template(template) and not Path(template).expanduser().is_file():
+        raise CommandError(f"--chat-template {template}: there is no such file, and it is no template", EXIT_USAGE)
+    try:
+        msgspec.json.decode(variables or "{}", type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise CommandError(f"--chat-template-args {variables}: not a JSON object: {error}", EXIT_USAGE) from error
 
 
 def _origins(given: tuple[str, ...]) -> tuple[str, ...]:

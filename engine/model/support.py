@@ -101,7 +101,7 @@ def _refusal(model: nn.Module, plan: CachePlan) -> str | None:
         why = _line(error)
         log.warning("model.batch_probe_failed", extra={"mask_axes": plan.mask_axes, "why": why})
         return f"its forward fails on rows of different lengths: {why}"
-    log.info("model.batch_probe", extra={"mask_axes": plan.mask_axes, "relative_distance": distance})
+    log.debug("model.batch_probe", extra={"mask_axes": plan.mask_axes, "relative_distance": distance})
     if distance > MAX_RELATIVE_DISTANCE:
         return f"its rows answer differently beside longer ones (off by {distance:.2f} of their size)"
     return None

@@ -5,6 +5,7 @@ Renders as transformers' apply_chat_template does (a test compares them), withou
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NoReturn, cast
 
@@ -34,21 +35,41 @@ _TEMPLATE_ERRORS: Final = (
 )
 
 
-class ChatTemplate:
-    """One model's template, compiled once. source None: the model has none and cannot chat."""
+# What transformers gave a model without a template of its own: ChatML.
+DEFAULT_TEMPLATE: Final = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
 
-    def __init__(self, source: str | None, special_tokens: Mapping[str, str]) -> None:
-        self._source = source
-        self._special_tokens = dict(special_tokens)
+
+@dataclass(frozen=True, slots=True)
+class TemplateChoice:
+    """What the operator wants. source: in place of the model's template. variables: where a request says nothing else.
+
+    has_default: DEFAULT_TEMPLATE for a model without one.
+    """
+
+    source: str | None = None
+    variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    has_default: bool = False
+
+
+class ChatTemplate:
+    """One model's template, compiled once. source None: the model has none and cannot chat.
+
+    variables: for every rendering, unless a request gives others.
+    """
+
+    def __init__(
+        self, source: str | None, special_tokens: Mapping[str, str], variables: Mapping[str, Any] | None = None
+    ) -> None:
+        self.source: Final = source
+        self._variables = {**special_tokens, **(variables or {})}
         self._compiled: jinja2.Template | None = None
-        self._compile_error = ""
-        if source is None:
-            return
-        try:
+        # Told by the first chat request: completions need no template and go on.
+        self._compile_error = None if source is None else compile_error(source)
+        if source is not None and self._compile_error is None:
             self._compiled = _environment().from_string(source)
-        except jinja2.TemplateSyntaxError as error:
-            # Told by the first chat request: completions need no template and go on.
-            self._compile_error = f"line {error.lineno}: {error.message}"
 
     def render(
         self,
@@ -72,7 +93,7 @@ class ChatTemplate:
 
     def _render(self, messages: list[dict[str, Any]], variables: dict[str, Any]) -> str:
         template = self._usable()
-        variables = {"tools": None, "documents": None, **self._special_tokens, **variables}
+        variables = {"tools": None, "documents": None, **self._variables, **variables}
         try:
             return template.render(messages=messages, **variables)
         except TypeError as error:
@@ -102,7 +123,7 @@ class ChatTemplate:
     def _usable(self) -> jinja2.Template:
         if self._compiled is not None:
             return self._compiled
-        if self._source is None:
+        if self.source is None:
             raise _refused("this model has no chat template and cannot chat: send a prompt to /v1/completions instead")
         raise RequestError(
             ErrorCode.BAD_MODEL,
@@ -110,9 +131,25 @@ class ChatTemplate:
         )
 
 
-def load_template(tokenizer: Tokenizer) -> ChatTemplate:
-    """The template among the tokenizer's files."""
-    return ChatTemplate(tokenizer.chat_template, tokenizer.special_tokens)
+def load_template(tokenizer: Tokenizer, choice: TemplateChoice | None = None) -> ChatTemplate:
+    """The operator's template, or the one among the tokenizer's files."""
+    choice = choice or TemplateChoice()
+    source = tokenizer.chat_template if choice.source is None else choice.source
+    if source is None and choice.has_default:
+        source = DEFAULT_TEMPLATE
+    return ChatTemplate(source, tokenizer.special_tokens, choice.variables)
+
+
+def compile_error(source: str) -> str | None:
+    """Why a template does not compile; None when it does."""
+    try:
+        _environment().from_string(source)
+    except jinja2.TemplateSyntaxError as error:
+        return f"line {error.lineno}: {error.message}"
+    except SyntaxError as error:
+        # jinja2 leaves `break` outside a loop to Python.
+        return error.msg
+    return None
 
 
 def _refused(message: str) -> RequestError:

@@ -39,6 +39,13 @@ def test_rows_go_together_where_that_costs_less(prompts: list[int], together: in
     assert Gap(CHUNK_TOKENS).rows_together(rows) == rows[:together]
 
 
+@pytest.mark.parametrize(("most_prompts", "together"), [(None, 3), (3, 3), (2, 2), (1, 0)])
+def test_no_more_prompts_go_together_than_allowed(most_prompts: int | None, together: int) -> None:
+    """--prompt-concurrency; a lone one goes its own way."""
+    rows = [_row(30) for _ in range(3)]
+    assert Gap(CHUNK_TOKENS, most_prompts).rows_together(rows) == rows[:together]
+
+
 def test_a_row_whose_prefill_has_begun_goes_on_alone() -> None:
     """Its caches exist already."""
     assert Gap(CHUNK_TOKENS).rows_together([_row(60, prefilled=20), _row(30)]) == []

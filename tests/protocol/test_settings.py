@@ -7,7 +7,7 @@ import pytest
 from msgspec import Meta
 
 from protocol.errors import ErrorCode, ProtocolError
-from protocol.settings import parse_settings
+from protocol.settings import changed_settings, parse_settings
 
 
 class _Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +101,12 @@ def test_bytes_that_are_no_text_are_refused() -> None:
     """A file name may hold them; no message and no line of a log can."""
     with pytest.raises(ProtocolError, match=r"example: '/m\\udcff' is not UTF-8 text"):
         _parsed("--model", "/m\udcff")
+
+
+def test_what_was_changed() -> None:
+    """Only what is away from its default, required fields always."""
+    assert changed_settings(_Example(model="m", max_rows=3)) == {"model": "m", "max_rows": 3}
+    assert changed_settings(_Example(model="m")) == {"model": "m"}
 
 
 def test_help_shows_the_descriptions(capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,6 +39,9 @@ def test_children_understand_every_option_they_are_given(folder: RuntimeFolder) 
     )
     settings = msgspec.structs.replace(settings, kv_bits=4, kv_group_size=32, quantized_kv_start=0)
     settings = msgspec.structs.replace(settings, max_body_bytes=5_000, allowed_origins=("http://a:1", "*"))
+    settings = msgspec.structs.replace(settings, prefill_step_size=64, prompt_concurrency=2, trust_remote_code=True)
+    settings = msgspec.structs.replace(settings, chat_template="-{{ x }}", chat_template_args='{"a": 1}')
+    settings = msgspec.structs.replace(settings, use_default_chat_template=True)
     settings = msgspec.structs.replace(settings, temp=0.5, top_p=0.9, top_k=40, min_p=0.05, max_tokens=512)
     engine_plan, *frontend_plans = _plans(settings, SOURCE, listeners, folder.path / "keys")
     command = engine_plan.command(3)
@@ -48,6 +51,7 @@ def test_children_understand_every_option_they_are_given(folder: RuntimeFolder) 
     assert (engine.restarts, engine.exit_with_parent, engine.log_level) == (3, True, "debug")
     assert engine.served_model_name == ("a", "*")
     assert (engine.kv_bits, engine.kv_group_size, engine.quantized_kv_start, engine.kv_scheme) == (4, 32, 0, None)
+    assert (engine.prefill_step_size, engine.prompt_concurrency, engine.trust_remote_code) == (64, 2, True)
     for listener, plan in zip(listeners, frontend_plans, strict=True):
         frontend = parse_settings(FrontendSettings, plan.command(0)[4:], "frontend")
         assert (frontend.fd, frontend.runtime_dir) == (listener.socket.fileno(), str(folder.path))
@@ -57,8 +61,21 @@ def test_children_understand_every_option_they_are_given(folder: RuntimeFolder) 
         assert frontend.sampling_defaults == GenerationDefaults(temperature=0.5, top_p=0.9, top_k=40, min_p=0.05)
         assert frontend.max_tokens == 512
         assert (frontend.max_body_bytes, frontend.allowed_origins) == (5_000, ("http://a:1", "*"))
+        assert (frontend.chat_template, frontend.chat_template_args) == ("-{{ x }}", '{"a": 1}')
+        assert frontend.use_default_chat_template
         assert frontend.api_key_file == str(folder.path / "keys")
         listener.socket.close()
+
+
+def test_a_zero_is_passed_on(folder: RuntimeFolder) -> None:
+    """It is a value, not an absence."""
+    settings = ServeSettings(temp=0.0, top_k=0, quantized_kv_start=0, runtime_dir=str(folder.path))
+    listeners = open_listeners("127.0.0.1", (0,))
+    engine, frontend = [plan.command(0) for plan in _plans(settings, SOURCE, listeners, None)]
+    assert "--quantized-kv-start=0" in engine
+    assert {"--temp=0.0", "--top-k=0"} <= set(frontend)
+    assert "--trust-remote-code" not in engine
+    listeners[0].socket.close()
 
 
 def test_keys_are_on_no_command_line(folder: RuntimeFolder) -> None:

@@ -63,6 +63,9 @@ def test_serves_restarts_and_stops(runtime_dir: Path) -> None:
     """Says where it serves; a killed frontend refuses nothing; SIGTERM ends it with 0 and leaves no process."""
     with serving(runtime_dir) as process:
         urls = served_urls(process)
+        # Two frontends and an engine say what they are, and nothing of their routine.
+        events = {line.split()[4] for line in (runtime_dir / "stderr.log").read_text().splitlines() if " INFO " in line}
+        assert events <= {"frontend.listening", "engine.settings", "engine.cpu", "engine.ready", "engine.connected"}
         assert [ask(url) for url in urls] == ["The capital of France is Paris."] * 2
         before = status(runtime_dir)
         assert (before["phase"], before["model"]["id"]) == ("ready", "SmolLM2-135M-Instruct")

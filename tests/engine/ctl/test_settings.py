@@ -105,6 +105,22 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
     assert refused.value.exit_code == EXIT_USAGE
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"chat_template": "/no/such/file"}, "--chat-template /no/such/file: there is no such file"),
+        ({"chat_template_args": "[]"}, "--chat-template-args []: not a JSON object"),
+    ],
+)
+def test_a_wrong_template_is_refused_before_the_model_is_found(flags: dict[str, object], said: str) -> None:
+    """A template itself, or a file that is there, is not judged here."""
+    with pytest.raises(CommandError) as refused:
+        serve_settings(flags, None)
+    assert refused.value.message.startswith(said)
+    assert serve_settings({"chat_template": "{{ x }}"}, None).chat_template == "{{ x }}"
+    assert serve_settings({"chat_template": __file__}, None).chat_template == __file__
+
+
 def test_several_free_ports_may_be_asked_for() -> None:
     """Port 0 is no port: it may be given twice."""
     assert serve_settings({"port": [0, 0]}, None).port == (0, 0)

@@ -4,12 +4,14 @@ from typing import Any
 
 import jinja2
 import pytest
+import tokenizers
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from frontend.errors import RequestError
-from frontend.text.template import ChatTemplate, load_template
+from frontend.text.template import ChatTemplate, TemplateChoice, compile_error, load_template
 from frontend.text.tokenizer import Tokenizer
 from protocol.errors import ErrorCode
+from protocol.messages import BosRule
 from tests.frontend.text import template_sources
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
@@ -170,3 +172,38 @@ def test_both_ends_at_once_are_refused() -> None:
     """A new turn and an open one exclude each other."""
     with pytest.raises(RequestError, match="exclude"):
         ChatTemplate(template_sources.CHATML, {}).render(OPEN["plain"], continue_final_message=True)
+
+
+def tokenizer_of(template: str | None) -> Tokenizer:
+    """With a template, or without one."""
+    return Tokenizer(tokenizers.Tokenizer(tokenizers.models.BPE()), BosRule(), SPECIAL, template)
+
+
+def test_an_operators_template_wins_over_the_models() -> None:
+    """And the default one steps in only where there is none at all."""
+    messages = CONVERSATIONS["one"][:1]
+    mine = TemplateChoice(source="mine {{ eos_token }}", has_default=True)
+    assert load_template(tokenizer_of("theirs"), mine).render(messages) == "mine </s>"
+    default = TemplateChoice(has_default=True)
+    assert load_template(tokenizer_of("theirs"), default).render(messages) == "theirs"
+    chatml = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+    assert load_template(tokenizer_of(None), default).render([{"role": "user", "content": "hi"}]) == chatml
+    with pytest.raises(RequestError, match="no chat template"):
+        load_template(tokenizer_of(None)).render(messages)
+
+
+def test_a_requests_variables_win_over_the_operators() -> None:
+    """Which win over the special tokens; what nobody sets is undefined."""
+    choice = TemplateChoice(
+        source="{{ eos_token }} {{ mood }} {{ depth }}", variables={"mood": "calm", "eos_token": "E"}
+    )
+    template = load_template(tokenizer_of(None), choice)
+    assert template.render(CONVERSATIONS["one"]) == "E calm "
+    assert template.render(CONVERSATIONS["one"], mood="wild", depth=2) == "E wild 2"
+
+
+def test_why_a_template_does_not_compile() -> None:
+    """The line, and jinja2's words; a sound one has no reason."""
+    assert compile_error("{% generation %}x{% endgeneration %}") is None
+    assert compile_error("{% break %}") == "'break' outside loop"
+    assert compile_error("ok\n{% for x %}") == "line 2: expected token 'in', got 'end of statement block'"

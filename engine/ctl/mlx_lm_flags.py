@@ -1,0 +1,46 @@
+"""mlx_lm.server's flags that have no effect here: those that are refused, and those that are taken and said so.
+
+Owns the words; the flags themselves are ServeSettings' like all others.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from engine.ctl.failure import EXIT_USAGE, CommandError
+
+# Each would change the output, or is asked for by name.
+_REFUSED: Final[Mapping[str, str]] = {
+    "adapter_path": "adapters are not available yet: serve a model into which it is fused (mlx_lm.fuse)",
+    "draft_model": "speculative decoding is not available yet: leave it out",
+    "num_draft_tokens": "speculative decoding is not available yet: leave it out",
+    "pipeline": "one engine uses one machine: leave it out",
+}
+_IDLE: Final[Mapping[str, str]] = {
+    "prompt_cache_size": "there is no prompt cache yet, and each request computes its whole prompt",
+    "prompt_cache_bytes": "there is no prompt cache yet, and each request computes its whole prompt",
+}
+
+
+def check_flags(settings: msgspec.Struct) -> None:
+    """Raises CommandError that names a flag which cannot be honoured, its value and what to do."""
+    for name, why in _given(settings, _REFUSED).items():
+        raise CommandError(f"{_spelt(settings, name)}: {why}", EXIT_USAGE)
+
+
+def idle_flags(settings: msgspec.Struct) -> list[str]:
+    """One line for each flag that was given and has no effect."""
+    return [f"{_spelt(settings, name)} has no effect: {why}" for name, why in _given(settings, _IDLE).items()]
+
+
+def _given(settings: msgspec.Struct, table: Mapping[str, str]) -> dict[str, str]:
+    # 0 is a value that somebody gave.
+    values = {name: getattr(settings, name) for name in table}
+    return {name: table[name] for name, value in values.items() if value is not None and value is not False}
+
+
+def _spelt(settings: msgspec.Struct, name: str) -> str:
+    value: Any = getattr(settings, name)
+    flag = f"--{name.replace('_', '-')}"
+    return flag if value is True else f"{flag} {value}"

@@ -1,0 +1,81 @@
+"""Each flag of mlx_lm.server is known to `serve`: it works, is said to have no effect, or is refused by name."""
+
+import argparse
+from typing import Any, NoReturn
+
+import pytest
+import typer.main
+
+from engine.ctl.app import app
+from engine.ctl.failure import EXIT_USAGE, CommandError
+from engine.ctl.mlx_lm_flags import idle_flags
+from engine.ctl.settings import ServeSettings, serve_settings
+
+
+class _FoundError(Exception):
+    """Carries the oracle's parser out."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self.parser = parser
+
+
+def mlx_lm_options(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """What mlx_lm.server's own parser takes."""
+    server = pytest.importorskip("mlx_lm.server")
+
+    def stop(self: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        raise _FoundError(self)
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
+    with pytest.raises(_FoundError) as found:
+        server.main()
+    return {name for action in found.value.parser._actions for name in action.option_strings if name.startswith("--")}
+
+
+def test_every_flag_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flag that mlx_lm gains fails here until somebody has decided about it."""
+    serve = typer.main.get_group(app).commands["serve"]
+    known = {name for parameter in serve.params for name in parameter.opts}
+    wanted = mlx_lm_options(monkeypatch)
+    assert len(wanted) > 20
+    assert wanted - known == {"--help"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"adapter_path": "/a"}, "--adapter-path /a: adapters are not available yet"),
+        ({"draft_model": "m"}, "--draft-model m: speculative decoding is not available yet"),
+        ({"num_draft_tokens": 0}, "--num-draft-tokens 0: speculative decoding is not available yet"),
+        ({"pipeline": True}, "--pipeline: one engine uses one machine"),
+    ],
+)
+def test_what_would_change_the_output_is_refused_by_name(flags: dict[str, Any], said: str) -> None:
+    """With its value and what to do, before anything is started."""
+    with pytest.raises(CommandError) as refused:
+        serve_settings(flags, None)
+    assert refused.value.message.startswith(said)
+    assert refused.value.exit_code == EXIT_USAGE
+
+
+def test_what_has_no_effect_is_said() -> None:
+    """One line each; 0 is a value, too; without such a flag nothing is said."""
+    lines = idle_flags(serve_settings({"prompt_cache_size": 0, "prompt_cache_bytes": "4GB"}, None))
+    assert [line.partition(":")[0] for line in lines] == [
+        "--prompt-cache-size 0 has no effect",
+        "--prompt-cache-bytes 4GB has no effect",
+    ]
+    assert idle_flags(ServeSettings()) == []
+
+
+@pytest.mark.parametrize("size", ["4GB", "1.5 gb", "500M", "8000000"])
+def test_sizes_of_mlx_lm(size: str) -> None:
+    """All that its parser takes."""
+    assert serve_settings({"prompt_cache_bytes": size}, None).prompt_cache_bytes == size
+
+
+@pytest.mark.parametrize("size", ["4TB", "GB", "-1", "4 G B"])
+def test_what_is_no_size_is_refused(size: str) -> None:
+    """By the flag's name."""
+    with pytest.raises(CommandError, match="--prompt-cache-bytes"):
+        serve_settings({"prompt_cache_bytes": size}, None)

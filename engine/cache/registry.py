@@ -6,6 +6,7 @@ from typing import Any, Final
 from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
 
 from engine.cache.base import CacheKind
+from engine.cache.chunked import ChunkedKind
 from engine.cache.composite import CompositeKind
 from engine.cache.full import FullKind
 from engine.cache.masks import HEAD_AXES
@@ -85,8 +86,8 @@ def _composite(cache: CacheList, mask_axes: int) -> CacheKind:
     return CompositeKind([kind_of(part, mask_axes) for part in cache.caches])
 
 
-def _chunked(_cache: ChunkedKVCache, _mask_axes: int) -> CacheKind:
-    raise NoKindError("attend in chunks from one position that all rows of a forward share")
+def _chunked(cache: ChunkedKVCache, mask_axes: int) -> CacheKind:
+    return ChunkedKind(cache.chunk_size, mask_axes)
 
 
 _KINDS: Final[dict[type[Any], Callable[[Any, int], CacheKind]]] = {

@@ -15,14 +15,13 @@ class Ring:
     those before the next `advance`. The rule of which column is whose is mlx-lm's BatchRotatingKVCache's.
     """
 
-    __slots__ = ("_lengths", "_lengths_array", "_masks", "_written", "window")
+    __slots__ = ("_lengths", "_masks", "_written", "window")
 
     def __init__(self, window: int, written: int, lengths: Sequence[int]) -> None:
         self.window = window
         self._written = written
         self._lengths = list(lengths)
-        self._lengths_array: mx.array | None = None
-        self._masks: dict[int, mx.array | None] = {}
+        self._masks: dict[int | None, mx.array | None] = {}
 
     @property
     def filled(self) -> int:
@@ -47,7 +46,6 @@ class Ring:
         """Counts tokens that a forward has written."""
         self._written += tokens
         self._lengths = [length + tokens for length in self._lengths]
-        self._lengths_array = None
         self._masks.clear()
 
     def kept(self, keep: list[int]) -> "Ring":
@@ -64,15 +62,19 @@ class Ring:
         """
         seen = min(window_size or self.window, self.window)
         if seen not in self._masks:
-            self._masks[seen] = self._built_mask(seen)
+            self._masks[seen] = self._built_mask([min(length + 1, seen) for length in self._lengths])
         return self._masks[seen]
 
-    def _built_mask(self, seen: int) -> mx.array | None:
+    def chunk_mask(self) -> mx.array | None:
+        """As `mask`, where each row's token sees only those since the last multiple of the window."""
+        if None not in self._masks:
+            self._masks[None] = self._built_mask([length % self.window + 1 for length in self._lengths])
+        return self._masks[None]
+
+    def _built_mask(self, limits: list[int]) -> mx.array | None:
+        """limits: how many of the newest columns each row sees, the next token's own among them."""
         columns = self.next_filled
-        if min(seen, min(self._lengths) + 1) >= columns:
+        if min(limits) >= columns:
             return None
-        if self._lengths_array is None:
-            self._lengths_array = mx.array(self._lengths)
         ages = (self.head - mx.arange(columns)) % columns
-        limits = mx.minimum(self._lengths_array + 1, seen)
-        return (ages < limits[:, None])[:, None, None, :]
+        return (ages < mx.array(limits)[:, None])[:, None, None, :]

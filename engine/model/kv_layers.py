@@ -81,7 +81,13 @@ def _words(cache: Any) -> str:
         name = kind_of(cache).name
     except NoKindError:
         return type(cache).__name__
-    return "recurrent states" if name == "recurrent" else f"its cache in several parts ({name})"
+    match name:
+        case "recurrent":
+            return "recurrent states"
+        case "chunked":
+            return "a chunked cache"
+        case _:
+            return f"its cache in several parts ({name})"
 
 
 def _refused(message: str) -> EngineError:

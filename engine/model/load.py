@@ -20,6 +20,7 @@ from mlx_lm.utils import dequantize_model
 from mlx_lm.utils import load_model as load_mlx_lm_model
 
 from engine.errors import EngineError
+from engine.model.classes import model_classes
 from engine.settings import Settings
 from protocol.errors import ErrorCode
 from protocol.settings import is_text
@@ -127,7 +128,9 @@ def _read(folder: Path, trust_remote_code: bool) -> tuple[nn.Module, Mapping[str
     if not next(folder.glob("model*.safetensors"), None):
         raise EngineError(ErrorCode.BAD_MODEL, f"no weights in {folder}: model*.safetensors is missing")
     try:
-        return load_mlx_lm_model(folder, lazy=True, trust_remote_code=trust_remote_code)
+        return load_mlx_lm_model(
+            folder, lazy=True, get_model_classes=model_classes, trust_remote_code=trust_remote_code
+        )
     except KeyError as error:
         raise EngineError(ErrorCode.BAD_MODEL, f"config.json of {folder} lacks {error}") from error
     except _LOAD_ERRORS as error:

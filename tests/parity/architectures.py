@@ -3,7 +3,6 @@
 from engine import openblas  # isort: skip  # noqa: F401  # before MLX
 
 import functools
-import importlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from mlx.utils import tree_flatten
 
 from bench.random_model import LEAST_DISTINCT_IDS, LEAST_MARGIN, GreedyRun, greedy_run
+from engine.model.classes import model_classes
 
 VOCABULARY = 256
 WINDOW = 8
@@ -208,9 +208,11 @@ ARCHITECTURES: dict[str, Architecture] = {
             "num_local_experts": 4,
             "rope_scaling": None,
             "use_qk_norm": True,
+            # Far positions raise their queries from 16 on, not from 8,192.
+            "floor_scale": 16,
+            "attn_scale": 0.3,
         },
         nested=True,
-        batches=False,
         has_oracle=False,
     ),
 }
@@ -239,13 +241,17 @@ def random_model(name: str) -> nn.Module:
 
 
 def empty_model(name: str) -> nn.Module:
-    """The model as mlx-lm makes it, untrained."""
+    """The model as the engine makes it, untrained."""
+    config = config_of(name)
+    classes = model_classes(config)
+    return classes.model(classes.arguments.from_dict(config))
+
+
+def config_of(name: str) -> dict[str, Any]:
+    """As a config.json would have it."""
     architecture = ARCHITECTURES[name]
-    module = importlib.import_module(f"mlx_lm.models.{name}")
     arguments = COMMON | {"model_type": name} | architecture.arguments
-    if architecture.nested:
-        arguments = {"model_type": name, "text_config": arguments}
-    return module.Model(module.ModelArgs.from_dict(arguments))
+    return {"model_type": name, "text_config": arguments} if architecture.nested else arguments
 
 
 def _weight(name: str, old: mx.array, random: np.random.Generator, embedding_gain: float) -> mx.array:

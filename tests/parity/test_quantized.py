@@ -131,7 +131,7 @@ def test_a_scheme_may_quantize_some_layers_only() -> None:
         ("gemma4_text", UNIFORM, ("gemma4_text", "does not run")),
         ("deepseek_v32", UNIFORM, ("layer 0", "several parts")),
         ("falcon_h1", UNIFORM, ("layer 0", "several parts")),
-        ("llama4", UNIFORM, ("layer 0", "ChunkedKVCache")),
+        ("llama4", UNIFORM, ("layer 0", "a chunked cache")),
         ("mamba2", UNIFORM, ("no layer", "keys and values")),
         ("nemotron_h", KvScheme("--kv-scheme", layers=((1, LayerScheme(4, 32)),)), ("layer 1", "no cache")),
         ("nemotron_h", KvScheme("--kv-scheme", layers=((0, LayerScheme(4, 32)),)), ("layer 0", "recurrent")),

@@ -14,7 +14,7 @@ from tests.parity.architectures import WINDOW, random_model
 from tests.parity.oracle import solo_tokens
 
 # One of each mix of kinds.
-NAMES = ["gemma3_text", "qwen3_next", "falcon_h1"]
+NAMES = ["gemma3_text", "qwen3_next", "falcon_h1", "llama4"]
 MOST_TOKENS = 3 * WINDOW
 MOST_ROWS = 5
 # Prompt length, tokens to say, turns before the next row comes.

@@ -3,7 +3,7 @@
 from tests.parity.architectures import ARCHITECTURES
 from tests.parity.table import README, table
 
-SERIAL = {"llama4"}
+SERIAL: set[str] = set()
 
 
 def test_the_readme_says_what_the_engine_finds() -> None:

@@ -11,6 +11,7 @@ from engine.cache.registry import declared_batching, kinds_of
     [
         (KVCache(), "plain"),
         (RotatingKVCache(8), "sliding window"),
+        (ChunkedKVCache(8), "chunked"),
         (ArraysCache(2), "recurrent"),
         (CacheList(ArraysCache(2), KVCache()), "recurrent with plain"),
     ],
@@ -25,9 +26,8 @@ def test_each_of_mlx_lms_caches_has_its_kind(cache: object, name: str) -> None:
 @pytest.mark.parametrize(
     ("cache", "reason"),
     [
-        (ChunkedKVCache(8), "one position that all rows"),
         (RotatingKVCache(8, keep=4), "first 4 tokens"),
-        (CacheList(KVCache(), ChunkedKVCache(8)), "one position"),
+        (CacheList(KVCache(), RotatingKVCache(8, keep=2)), "first 2 tokens"),
     ],
 )
 def test_a_cache_that_cannot_join_is_served_serially(cache: object, reason: str) -> None:

@@ -8,9 +8,10 @@ import mlx.core as mx
 from hypothesis import strategies as st
 from mlx.utils import tree_flatten
 from mlx_lm.models.base import create_attention_mask, scaled_dot_product_attention
-from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, QuantizedKVCache, RotatingKVCache
+from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
 
 from engine.cache.base import CacheKind
+from engine.cache.chunked import ChunkedBatch, chunk_mask, drop_ended_chunks
 from engine.cache.layout import Layout
 from engine.cache.rotating_quantized import QuantizedRotatingCache
 
@@ -39,7 +40,11 @@ def write(cache: Any, tokens: int, seed: int, rows: slice = slice(None), of: int
             state = state + (0.0 if cache[index] is None else 0.5 * cache[index])
             cache[index] = state
         return state.flatten(1)
-    mask = create_attention_mask(mx.zeros((queries.shape[0], tokens, 1)), cache)
+    if isinstance(cache, ChunkedKVCache | ChunkedBatch):
+        drop_ended_chunks(cache)
+        mask = chunk_mask(cache, tokens)
+    else:
+        mask = create_attention_mask(mx.zeros((queries.shape[0], tokens, 1)), cache)
     keys, values = cache.update_and_fetch(keys, values)
     return scaled_dot_product_attention(queries, keys, values, cache, 0.5, mask).flatten(1)
 
@@ -63,8 +68,11 @@ def contents(cache: Any) -> list[mx.array]:
     if isinstance(cache, QuantizedRotatingCache):
         triples = (*cache.ordered(cache.keys), *cache.ordered(cache.values))
         return [part[..., -cache.size() :, :] for part in triples]
-    if isinstance(cache, KVCache):
-        return [cache.keys[..., : cache.offset, :], cache.values[..., : cache.offset, :]]
+    if isinstance(cache, KVCache | ChunkedKVCache):
+        # The others see the last chunk alone.
+        seen = cache.offset if isinstance(cache, KVCache) else (cache.offset - 1) % cache.chunk_size + 1
+        stop = cache.offset - getattr(cache, "start_position", 0)
+        return [part[..., stop - seen : stop, :] for part in (cache.keys, cache.values)]
     if isinstance(cache, RotatingKVCache):
         return [cache._temporal_order(part)[..., -cache.size() :, :] for part in (cache.keys, cache.values)]
     raise TypeError(type(cache))

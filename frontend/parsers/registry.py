@@ -7,8 +7,38 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from frontend.parsers.base import ReasoningFormat, ToolFormat
+from frontend.parsers.reasoning.gemma4 import GEMMA4 as GEMMA4_REASONING
+from frontend.parsers.reasoning.granite import GRANITE as GRANITE_REASONING
+from frontend.parsers.reasoning.harmony import HARMONY as HARMONY_REASONING
+from frontend.parsers.reasoning.kimi import KIMI as KIMI_REASONING
+from frontend.parsers.reasoning.kimi_k3 import KIMI_K3 as KIMI_K3_REASONING
+from frontend.parsers.reasoning.longcat import LONGCAT as LONGCAT_REASONING
+from frontend.parsers.reasoning.minicpm import MINICPM as MINICPM_REASONING
+from frontend.parsers.reasoning.mistral import MISTRAL as MISTRAL_REASONING
+from frontend.parsers.reasoning.muse_spark import MUSE_SPARK as MUSE_SPARK_REASONING
+from frontend.parsers.reasoning.seed import SEED as SEED_REASONING
+from frontend.parsers.reasoning.solar import SOLAR as SOLAR_REASONING
 from frontend.parsers.reasoning.think import THINK
+from frontend.parsers.tools.deepseek_v3 import DEEPSEEK_V3
+from frontend.parsers.tools.deepseek_v31 import DEEPSEEK_V31
+from frontend.parsers.tools.deepseek_v32 import DEEPSEEK_V32
+from frontend.parsers.tools.function_gemma import FUNCTION_GEMMA
+from frontend.parsers.tools.gemma4 import GEMMA4
+from frontend.parsers.tools.glm45 import GLM45
+from frontend.parsers.tools.glm47 import GLM47
+from frontend.parsers.tools.harmony import HARMONY
 from frontend.parsers.tools.hermes import HERMES
+from frontend.parsers.tools.kimi_k2 import KIMI_K2
+from frontend.parsers.tools.kimi_k3 import KIMI_K3
+from frontend.parsers.tools.lfm2 import LFM2
+from frontend.parsers.tools.longcat import LONGCAT
+from frontend.parsers.tools.minicpm import MINICPM
+from frontend.parsers.tools.minicpm5 import MINICPM5
+from frontend.parsers.tools.minimax_m2 import MINIMAX_M2
+from frontend.parsers.tools.muse_spark import MUSE_SPARK
+from frontend.parsers.tools.pythonic import PYTHONIC
+from frontend.parsers.tools.qwen3_coder import QWEN3_CODER
+from frontend.parsers.tools.seed_oss import SEED_OSS
 from protocol.errors import ErrorCode, ProtocolError
 
 NONE: Final = "none"
@@ -23,8 +53,46 @@ def _by_name(formats: Sequence[_Format]) -> dict[str, _Format]:
     return named
 
 
-TOOL_FORMATS: Final[Mapping[str, ToolFormat]] = _by_name((HERMES,))
-REASONING_FORMATS: Final[Mapping[str, ReasoningFormat]] = _by_name((THINK,))
+TOOL_FORMATS: Final[Mapping[str, ToolFormat]] = _by_name(
+    (
+        HERMES,
+        DEEPSEEK_V3,
+        DEEPSEEK_V31,
+        DEEPSEEK_V32,
+        FUNCTION_GEMMA,
+        GEMMA4,
+        GLM45,
+        GLM47,
+        HARMONY,
+        KIMI_K2,
+        KIMI_K3,
+        LFM2,
+        LONGCAT,
+        MINICPM,
+        MINICPM5,
+        MINIMAX_M2,
+        MUSE_SPARK,
+        PYTHONIC,
+        QWEN3_CODER,
+        SEED_OSS,
+    )
+)
+REASONING_FORMATS: Final[Mapping[str, ReasoningFormat]] = _by_name(
+    (
+        THINK,
+        GEMMA4_REASONING,
+        GRANITE_REASONING,
+        HARMONY_REASONING,
+        KIMI_REASONING,
+        KIMI_K3_REASONING,
+        LONGCAT_REASONING,
+        MINICPM_REASONING,
+        MISTRAL_REASONING,
+        MUSE_SPARK_REASONING,
+        SEED_REASONING,
+        SOLAR_REASONING,
+    )
+)
 
 
 class ModelFormats(NamedTuple):

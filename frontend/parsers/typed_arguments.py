@@ -24,9 +24,9 @@ class TypedArguments:
         self._trim: Trim = trim
         self._count = 0
 
-    def value(self, source: Source, key: str, *ends: str) -> Reading[str]:
-        """Tells the value that comes next, up to one of the ends; returns which."""
-        types = self.types(key)
+    def value(self, source: Source, key: str, *ends: str, stated: Types | None = None) -> Reading[str]:
+        """Tells the value that comes next, up to one of the ends; returns which. stated: types that the text says."""
+        types = self.types(key) if stated is None else stated
         if types == TEXT:
             yield self._begun(key, '"')
             end = yield from self._streamed_text(source, ends)

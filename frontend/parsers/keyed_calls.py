@@ -1,0 +1,58 @@
+"""Calls written as a name and pairs of tags, one for an argument's name and one for its value.
+
+Shared by the formats that write so; which tags they are is the format's. Values are untyped text.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from frontend.parsers.base import CallBegun, CallEnded, Reading, ToolFormat, Tools
+from frontend.parsers.json_calls import call_object
+from frontend.parsers.source import MalformedError, Source
+from frontend.parsers.typed_arguments import TypedArguments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyTags:
+    """end: of the call."""
+
+    key: str
+    key_end: str
+    value: str
+    value_end: str
+    end: str
+
+
+def keyed_format(name: str, begin: str, tags: KeyTags, claims: Callable[[str], bool]) -> ToolFormat:
+    """The format of calls in these tags, each in a section of its own."""
+
+    def read(source: Source, tools: Tools) -> Reading[None]:
+        return keyed_call(source, tools, tags)
+
+    return ToolFormat(name=name, claims=claims, read=read, openers=(begin,), marks=(tags.end,))
+
+
+def keyed_call(source: Source, tools: Tools, tags: KeyTags) -> Reading[None]:
+    """One call, from behind its opener; told once its first argument, or its end, is there. JSON is read, too."""
+    if (yield from source.skip_space()) == "{":
+        yield from call_object(source)
+        if (yield from source.skip_space()) == "<":
+            yield from source.accept(tags.end)
+        return
+    head = yield from source.until(tags.key, tags.end)
+    name = head.text.strip()
+    tool = tools.get(name)
+    if tool is None:
+        raise MalformedError
+    yield CallBegun(name)
+    arguments = TypedArguments(tool, "nothing")
+    found = head.marker
+    while found == tags.key:
+        key = (yield from source.until(tags.key_end)).text.strip()
+        yield from source.skip_space()
+        yield from source.expect(tags.value)
+        yield from arguments.value(source, key, tags.value_end)
+        yield from source.skip_space()
+        found = yield from source.expect(tags.key, tags.end)
+    yield arguments.ended()
+    yield CallEnded()

@@ -1,0 +1,52 @@
+"""gpt-oss's calls: a message to `functions.name`, named in its header, with JSON as its text."""
+
+import re
+from typing import Final
+
+from frontend.parsers.base import ArgumentsText, CallBegun, CallEnded, Reading, ToolFormat, Tools
+from frontend.parsers.json_calls import streamed_call
+from frontend.parsers.source import MalformedError, Source
+
+_CALL_END: Final = "<|call|>"
+_MESSAGE: Final = "<|message|>"
+# The recipient stands behind the channel, of either kind, or before it.
+_OPENERS: Final = ("<|channel|>commentary to=", "<|channel|>analysis to=", "<|start|>assistant to=")
+_START_OPENERS: Final = ("to=functions.",)
+_RECIPIENT: Final = re.compile(r"(?:to=)?(?:functions\.)?([\w.-]+)")
+
+
+def _claims(template: str) -> bool:
+    return "<|channel|>commentary" in template and "functions." in template
+
+
+def _read(source: Source, tools: Tools) -> Reading[None]:
+    found = _RECIPIENT.match((yield from source.until(_MESSAGE)).text)
+    if found is None:
+        raise MalformedError
+    name = found[1]
+    if (yield from source.skip_space()) in ("", "<"):
+        # A tool without arguments may be called with no text.
+        if (yield from source.accept(_CALL_END)) is None and not _has_no_arguments(tools, name):
+            raise MalformedError
+        yield CallBegun(name)
+        yield ArgumentsText("{}")
+        yield CallEnded()
+        return
+    yield from streamed_call(source, name)
+    yield from source.skip_space()
+    yield from source.accept(_CALL_END, "<|end|>")
+
+
+def _has_no_arguments(tools: Tools, name: str) -> bool:
+    tool = tools.get(name)
+    return tool is not None and not (tool.parameters or {}).get("properties")
+
+
+HARMONY: Final = ToolFormat(
+    name="harmony",
+    claims=_claims,
+    read=_read,
+    openers=_OPENERS,
+    start_openers=_START_OPENERS,
+    marks=(_MESSAGE, _CALL_END, "<|constrain|>"),
+)

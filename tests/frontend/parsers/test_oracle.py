@@ -1,0 +1,91 @@
+"""mlx-lm's parsers as the oracle: on whole texts, each of its formats reads the calls that ours reads."""
+
+import importlib
+from typing import Any
+
+import pytest
+
+from tests.frontend.parsers.generated_calls import TOOLS, Call, GeneratedReply, generated_replies, read_calls, templates
+
+TEMPLATES = templates()
+# Our format, and the module of the same.
+ORACLES = {
+    "function_gemma": "function_gemma",
+    "gemma4": "gemma4",
+    "glm45": "glm47",
+    "glm47": "glm47",
+    "kimi_k2": "kimi_k2",
+    "kimi_k3": "kimi_k3",
+    "lfm2": "pythonic",
+    "longcat": "longcat",
+    "minicpm5": "minicpm5",
+    "minimax_m2": "minimax_m2",
+    "muse_spark": "muse_spark",
+    "qwen3_coder": "qwen3_coder",
+}
+
+
+def _is_word(call: Call) -> bool:
+    return call.name.isidentifier() and all(key.isascii() for key in _keys(call.arguments))
+
+
+def _keys(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [*value, *(key for item in value.values() for key in _keys(item))]
+    return [key for item in value for key in _keys(item)] if isinstance(value, list) else []
+
+
+def _is_flat(call: Call) -> bool:
+    return _is_word(call) and not any(isinstance(value, list | dict) for value in call.arguments.values())
+
+
+def _has_texts_alone(call: Call) -> bool:
+    texts = [value for value in call.arguments.values() if isinstance(value, str)]
+    return not any(text.replace(".", "").isdigit() or text in ("true", "null") for text in texts)
+
+
+def _has_no_pitfall(call: Call) -> bool:
+    values = call.arguments.values()
+    return not any((isinstance(value, int) and value > 2**53) or value == "null" for value in values)
+
+
+# What a module reads; beyond it, it raises or gives another value than was written.
+READS = {
+    "function_gemma": _is_flat,
+    "gemma4": _is_word,
+    "lfm2": _is_word,
+    "minicpm5": _has_no_pitfall,
+    "minimax_m2": _has_no_pitfall,
+    "longcat": lambda call: bool(call.arguments),
+    "muse_spark": _has_texts_alone,
+    "qwen3_coder": _has_no_pitfall,
+}
+DECLARED: list[dict[str, Any]] = [
+    {"type": "function", "function": {"name": tool.name, "parameters": tool.parameters}} for tool in TOOLS.values()
+]
+
+
+def oracle_calls(module: str, text: str) -> list[Call]:
+    """The calls of each section, as the module reads what stands between its markers."""
+    parser = importlib.import_module(f"mlx_lm.tool_parsers.{module}")
+    calls: list[Call] = []
+    for section in text.split(parser.tool_call_start)[1:]:
+        parsed = parser.parse_tool_call(section.partition(parser.tool_call_end)[0], DECLARED)
+        calls += [Call(call["name"], call["arguments"]) for call in (parsed if isinstance(parsed, list) else [parsed])]
+    return calls
+
+
+def comparable(name: str, reply: GeneratedReply) -> bool:
+    """Whether the oracle is made for all calls of a reply."""
+    return all(READS[name](call) for call in reply.calls) if name in READS else True
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_calls_are_read_as_the_oracle_reads_them(name: str) -> None:
+    """Names, order, and every argument's value."""
+    pytest.importorskip("mlx_lm")
+    replies = [reply for reply in generated_replies(TEMPLATES[name], 3, 100, is_plain=True) if comparable(name, reply)]
+    assert len(replies) >= 10
+    assert [oracle_calls(ORACLES[name], reply.text) for reply in replies] == [
+        read_calls(TEMPLATES[name], reply.text) for reply in replies
+    ]

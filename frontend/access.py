@@ -19,6 +19,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 # A supervisor or a load balancer has no key; what these say is no secret.
 OPEN_PATHS: Final = frozenset({"/livez", "/readyz", "/health"})
+# The page holds nothing of the server's, and is where a person types the key.
+_KEYLESS_PATHS: Final = frozenset({"/"})
 ANY_ORIGIN: Final = "*"
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _EXPOSED: Final = "x-request-id, x-convoy-ignored, retry-after"
@@ -81,7 +83,7 @@ class AccessRules:
             )
 
     def _check_key(self, request: web.Request) -> None:
-        if not self.keys.are_required:
+        if not self.keys.are_required or request.path in _KEYLESS_PATHS:
             return
         keys = shown_keys(request.headers)
         if any(self.keys.accept(key) for key in keys):

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from frontend.parts import PARTS, FrontendParts
 from frontend.submission import resolve_model, served_models
-from protocol.messages import CancelReason, ModelFacts
+from protocol.messages import CancelReason, Limits, ModelFacts
 from protocol.status import EngineStatus
 
 
@@ -45,10 +45,11 @@ class FrontendFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of /stats. engine: its last status, engine_silent_s: seconds old."""
+    """Body of /stats. engine: its last status, engine_silent_s: seconds old. limits: of rows, once it was greeted."""
 
     engine: EngineStatus | None
     engine_silent_s: float | None
+    limits: Limits | None
     frontend: FrontendFacts
 
 
@@ -103,7 +104,8 @@ async def stats(request: web.Request) -> web.Response:
         requests_total=parts.requests_total,
         cancels_sent=dict(client.cancels_sent()),
     )
-    return _json(Stats(engine=client.status, engine_silent_s=client.silent_s, frontend=facts))
+    limits = client.facts.limits if client.facts is not None else None
+    return _json(Stats(engine=client.status, engine_silent_s=client.silent_s, limits=limits, frontend=facts))
 
 
 async def models(request: web.Request) -> web.Response:

@@ -11,6 +11,7 @@ from frontend.dialects.anthropic_errors import ANTHROPIC_ENVELOPE
 from frontend.errors import OPENAI_ENVELOPE, Envelope
 from frontend.handlers import CHAT, COMPLETIONS, MESSAGES, generation_handler
 from frontend.middleware import ENVELOPES, MAX_BODY_BYTES, add_request_id, guard
+from frontend.page.document import page
 from frontend.parts import PARTS, FrontendParts
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -35,6 +36,7 @@ ROUTES: Final = (
     Route("GET", ("/readyz",), admin.readyz),
     Route("GET", ("/health",), admin.health),
     Route("GET", ("/stats",), admin.stats),
+    Route("GET", ("/",), page),
 )
 
 

@@ -165,6 +165,7 @@ class _Terminal:
             rows = f"one at a time: {status.batching.reason}"
         tell(f"serving {self.source.id} at {url}/v1 ({rows})", sys.stdout)
         if index == 0:
+            print(f"chat in a browser: {url}/", flush=True)
             body = """'{"messages": [{"role": "user", "content": "Hello!"}], "stream": true}'"""
             print(
                 f"try it: curl -N {url}/v1/chat/completions -H 'Content-Type: application/json' -d {body}", flush=True

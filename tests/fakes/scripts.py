@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 Script = Iterator[list[int]]
 
 WORDS = ("fox", "bridge", "river", "café", "数える", "🦊", "👩‍👩‍👧", "e\u0301", "lorry", "seven", "über", "morning")
-_LAST_USER = re.compile(r"<\|im_start\|>user\n(.*?)<\|im_end\|>\n<\|im_start\|>assistant\n$", re.DOTALL)
+_LAST_USER = re.compile(r".*<\|im_start\|>user\n(.*?)<\|im_end\|>\n<\|im_start\|>assistant\n$", re.DOTALL)
 
 
 class ScriptedError(Exception):

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.structure.sources import PACKAGES, ROOT, imported_modules, python_files
+from tests.structure.sources import PACKAGES, ROOT, files, imported_modules, python_files
 
 PIN = re.compile(r'([a-z0-9-]+)==([0-9][\w.+]*)( ; sys_platform == "(?:linux|darwin)")?')
 
@@ -117,6 +117,8 @@ def test_the_wheel_holds_exactly_our_packages(tmp_path: Path) -> None:
     assert {name.partition("/")[0] for name in names} == {*PACKAGES, "mlx_convoy-0.1.0.dist-info"}
     modules = {name for name in names if name.endswith(".py")}
     assert modules == {str(name) for name in python_files(*PACKAGES)}
+    sources = {str(name) for name in files() if name.parts[:2] == ("frontend", "page")}
+    assert {name for name in names if name.startswith("frontend/page/")} == sources
     assert "engine-ctl = engine.ctl.app:main" in entry_points
 
 

@@ -160,7 +160,7 @@ def test_a_lost_folder_does_not_end_what_is_served(tmp_path: Path, capsys: pytes
 
 
 def test_says_where_it_serves_and_how_to_try_it(folder: RuntimeFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line per port with the whole base URL, and one curl line."""
+    """One line per port with the whole base URL, one with the page's, and one curl line."""
     listeners = open_listeners("127.0.0.1", (0, 0))
     observer = _Terminal(folder, SOURCE, listeners).observer()
     status = EngineStatus(
@@ -168,9 +168,10 @@ def test_says_where_it_serves_and_how_to_try_it(folder: RuntimeFolder, capsys: p
     )
     observer.on_serving(0, status)
     observer.on_serving(1, status)
-    first, try_it, second = capsys.readouterr().out.splitlines()
+    first, page, try_it, second = capsys.readouterr().out.splitlines()
     assert first == f"serving tiny at {listeners[0].url}/v1 (up to 8 at once)"
     assert second == f"serving tiny at {listeners[1].url}/v1 (up to 8 at once)"
+    assert page == f"chat in a browser: {listeners[0].url}/"
     assert try_it.startswith(f"try it: curl -N {listeners[0].url}/v1/chat/completions ")
     observer.on_stopping()
     assert [listener.socket.fileno() for listener in listeners] == [-1, -1]

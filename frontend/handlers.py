@@ -18,7 +18,7 @@ from aiohttp import web
 from frontend.best_of import likeliest
 from frontend.dialects import anthropic, openai_chat, openai_completions
 from frontend.dialects.base import Generation, ReplyFacts, ReplyFinished, WholeChoice
-from frontend.dialects.dialect import Dialect, Framer
+from frontend.dialects.dialect import Dialect, Framer, SseEvent
 from frontend.echo import PromptEcho, prompt_echoes
 from frontend.engine_client import ReadyEngine
 from frontend.errors import RequestError
@@ -51,20 +51,45 @@ COMPLETIONS: Final = openai_completions.COMPLETIONS
 MESSAGES: Final = anthropic.ANTHROPIC
 
 
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A request in the dialect that answers it.
+
+    keep: given the last thing that is to be sent, before it is sent; what it returns goes out instead.
+    """
+
+    dialect: Dialect
+    generation: Generation
+    keep: Callable[[Generation, msgspec.Struct], Awaitable[msgspec.Struct]] | None = None
+
+
+# Of a request and its body. Raises RequestError.
+Speaker = Callable[[web.Request, bytes], Awaitable[Spoken]]
+
+
 def generation_handler(dialect: Dialect) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """The POST handler of one dialect."""
+    """The POST handler of a dialect that needs nothing but the body."""
+
+    async def speak(request: web.Request, body: bytes) -> Spoken:
+        del request
+        return Spoken(dialect, await parsed_body(body, dialect.parse))
+
+    return speaking_handler(speak)
+
+
+def speaking_handler(speak: Speaker) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """The POST handler of requests that are read by `speak`."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        return await _generate(request, dialect)
+        request.app[PARTS].requests_total += 1
+        body = await read_body(request)
+        return await _generate(request, await speak(request, body), len(body))
 
     return handle
 
 
-async def _generate(request: web.Request, dialect: Dialect) -> web.StreamResponse:
-    parts = request.app[PARTS]
-    parts.requests_total += 1
-    body = await read_body(request)
-    generation = await parsed_body(body, dialect.parse)
+async def _generate(request: web.Request, spoken: Spoken, body_bytes: int) -> web.StreamResponse:
+    parts, dialect, generation = request.app[PARTS], spoken.dialect, spoken.generation
     headers = _ignored_header(generation, parts)
     engine = await parts.client.wait_ready(parts.settings.engine_wait_s)
     model = resolve_model(generation.model, engine.facts, parts.settings.served_model_name)
@@ -75,18 +100,18 @@ async def _generate(request: web.Request, dialect: Dialect) -> web.StreamRespons
         logprobs=generation.logprobs,
     )
     request[RECORD].reply_id = facts.id
-    reply = await _live_reply(request, engine, generation, facts.id, len(body))
+    reply = await _live_reply(request, engine, generation, facts.id, body_bytes)
     try:
         facts = replace(facts, prompt_tokens=reply.usage.prompt_tokens)
         reply.start()
         if generation.is_stream:
             sse = SseStream(request, headers, parts.settings.stall_s)
             request[RECORD].sse = sse
-            framer = dialect.framer(facts, generation)
-            await _stream(_Streaming(request[RECORD], framer, reply, sse, dialect.has_done), parts.settings.keepalive_s)
+            framer = request[RECORD].framer = dialect.framer(facts, generation)
+            await _stream(_Streaming(request[RECORD], reply, sse, spoken, framer), parts.settings.keepalive_s)
             return sse.response
         choices = likeliest(await _collected(request[RECORD], reply), generation)
-        whole = await _encoded(generation, lambda: dialect.whole(facts, generation, choices, reply.usage))
+        whole = await _whole(spoken, lambda: dialect.whole(facts, generation, choices, reply.usage))
         return web.Response(body=whole, headers=headers, content_type="application/json")
     except RequestError as error:
         raise _in_clients_words(error, generation) from error
@@ -155,10 +180,10 @@ class _Prompts:
 @dataclass(frozen=True, slots=True)
 class _Streaming:
     record: RequestRecord
-    framer: Framer
     reply: LiveReply
     sse: SseStream
-    has_done: bool
+    spoken: Spoken
+    framer: Framer
 
 
 async def _stream(streaming: _Streaming, keepalive_s: float) -> None:
@@ -167,18 +192,32 @@ async def _stream(streaming: _Streaming, keepalive_s: float) -> None:
     with Silence(keepalive_s, reply.nudge) as silence:
         while not reply.is_finished:
             events = await reply.next_events()
-            frames = [frame(sent.content, sent.name) for event in events for sent in framer.frames(event)]
+            sent = [made for event in events for made in framer.frames(event)]
+            if reply.is_finished:
+                sent = await _kept(streaming, sent)
+            frames = [frame(made.content, made.name) for made in sent]
             if events:
                 streaming.record.note_first_token()
             else:
                 sign = framer.keepalive()
                 frames.append(comment("waiting") if sign is None else frame(sign.content, sign.name))
-            if reply.is_finished and streaming.has_done:
+            if reply.is_finished and streaming.spoken.dialect.has_done:
                 frames.append(DONE)
             if frames:
                 await sse.write(frames)
-            silence.broken()
+                silence.broken()
     await sse.end()
+
+
+async def _kept(streaming: _Streaming, sent: list[SseEvent]) -> list[SseEvent]:
+    """Keeps what the stream's last event holds; the others need not wait for it."""
+    keep = streaming.spoken.keep
+    if keep is None:
+        return sent
+    *others, last = sent
+    if others:
+        await streaming.sse.write([frame(made.content, made.name) for made in others])
+    return [SseEvent(await keep(streaming.spoken.generation, last.content), last.name)]
 
 
 async def _collected(record: RequestRecord, reply: LiveReply) -> list[WholeChoice]:
@@ -195,8 +234,11 @@ async def _collected(record: RequestRecord, reply: LiveReply) -> list[WholeChoic
     return [choices[choice] for choice in sorted(choices)]
 
 
-async def _encoded(generation: Generation, whole: Callable[[], msgspec.Struct]) -> bytes:
+async def _whole(spoken: Spoken, made: Callable[[], msgspec.Struct]) -> bytes:
     """The body of a whole reply; with twenty alternatives a token it takes tens of milliseconds."""
-    if generation.logprobs is None:
-        return msgspec.json.encode(whole())
-    return await asyncio.to_thread(lambda: msgspec.json.encode(whole()))
+    whole = made() if spoken.generation.logprobs is None else await asyncio.to_thread(made)
+    if spoken.keep is not None:
+        whole = await spoken.keep(spoken.generation, whole)
+    if spoken.generation.logprobs is None:
+        return msgspec.json.encode(whole)
+    return await asyncio.to_thread(msgspec.json.encode, whole)

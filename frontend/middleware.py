@@ -15,7 +15,7 @@ from aiohttp import web
 from frontend.dialects.anthropic_errors import ANTHROPIC_ENVELOPE
 from frontend.errors import OPENAI_ENVELOPE, AnyErrorCode, Envelope, HttpErrorCode, RequestError
 from frontend.request_log import RECORD, STATUS_CLIENT_GONE, RequestRecord, log_done, request_id
-from frontend.sse import ClientGoneError
+from frontend.sse import ClientGoneError, frame
 from protocol.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -77,13 +77,22 @@ async def _told(request: web.Request, error: RequestError) -> web.StreamResponse
     record = request[RECORD]
     record.error_code = error.code.value
     if record.sse is not None and record.sse.is_open:
-        envelope = envelope_of(request)
-        await record.sse.fail(envelope.body(error, record.id), envelope.event)
+        await record.sse.fail(_last_words(request, error))
         return record.sse.response
     headers = {} if error.retry_after_s is None else {"retry-after": str(math.ceil(error.retry_after_s))}
     if error.code == HttpErrorCode.INVALID_API_KEY:
         headers["www-authenticate"] = "Bearer"
     return _envelope(request, error, error.status, headers)
+
+
+def _last_words(request: web.Request, error: RequestError) -> list[bytes]:
+    """The last frames of a stream that has begun."""
+    record = request[RECORD]
+    own = [] if record.framer is None else record.framer.failed(error)
+    if own:
+        return [frame(made.content, made.name) for made in own]
+    envelope = envelope_of(request)
+    return [frame(envelope.body(error, record.id), envelope.event)]
 
 
 def _as_envelope(request: web.Request, error: web.HTTPException) -> web.StreamResponse:

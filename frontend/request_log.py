@@ -9,6 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
+from frontend.dialects.dialect import Framer
 from frontend.sse import SseStream
 from protocol.messages import Usage
 
@@ -21,7 +22,7 @@ STATUS_CLIENT_GONE: Final = 499
 
 @dataclass(slots=True, eq=False)
 class RequestRecord:
-    """Filled by the handler as it goes; `sse` is there once a stream was made."""
+    """Filled by the handler as it goes; `sse` and `framer` are there once a stream was made."""
 
     id: str
     started_s: float = field(default_factory=time.monotonic)
@@ -29,6 +30,7 @@ class RequestRecord:
     first_token_s: float | None = None
     usage: Usage | None = None
     sse: SseStream | None = None
+    framer: Framer | None = None
     error_code: str | None = None
 
     def note_first_token(self) -> None:

@@ -82,10 +82,10 @@ class SseStream:
         except ConnectionError as error:
             raise ClientGoneError(str(error)) from error
 
-    async def fail(self, error: msgspec.Struct, name: str | None = None) -> None:
+    async def fail(self, last_words: Sequence[bytes]) -> None:
         """Tells a failure after the status line, and closes: no finish reason and no `[DONE]` follow."""
         self._response.force_close()
-        await self.write([frame(error, name)])
+        await self.write(last_words)
         await self.end()
 
     async def _open(self) -> None:

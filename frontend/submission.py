@@ -146,12 +146,17 @@ def clamped(max_tokens: int | None, prompt_tokens: int, facts: ModelFacts) -> in
 def _tokenised(prompt: Prompt, text: ModelText, facts: ModelFacts) -> list[int]:
     match prompt:
         case ChatPrompt():
-            rendered = text.template.render(
-                prompt.messages,
-                add_generation_prompt=prompt.add_generation_prompt,
-                continue_final_message=prompt.continue_final_message,
-                **prompt.variables,
-            )
+            try:
+                rendered = text.template.render(
+                    prompt.messages,
+                    add_generation_prompt=prompt.add_generation_prompt,
+                    continue_final_message=prompt.continue_final_message,
+                    **prompt.variables,
+                )
+            except RequestError as error:
+                if error.param is None:
+                    raise
+                raise RequestError(error.code, error.message, prompt.param) from error
             _check_length(rendered, prompt, text, facts)
             return text.tokenizer.encode_rendered(rendered)
         case TextPrompt(text=raw):
@@ -185,4 +190,4 @@ def _checked(ids: list[int], prompt: Prompt, facts: ModelFacts) -> list[int]:
 
 
 def _param(prompt: Prompt) -> str:
-    return "messages" if isinstance(prompt, ChatPrompt) else "prompt"
+    return prompt.param if isinstance(prompt, ChatPrompt) else "prompt"

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
+
 from protocol.messages import Grammar, Usage
 from protocol.sampling import TokenBias
 
@@ -44,13 +46,15 @@ class ChatPrompt:
     """Messages for the chat template, normalised: plain dicts with role and text content.
 
     The two flags are arguments of ChatTemplate.render; with continue_final_message the reply goes on
-    in the last message. variables: further ones for the template, as the client named them.
+    in the last message. variables: further ones for the template, as the client named them. param: where the client
+    put the messages, for errors.
     """
 
     messages: tuple[dict[str, Any], ...]
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    param: str = "messages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ class Generation:
 
     best_of: rows of each prompt, of which the likeliest are the choices. has_echo: the prompt comes before the text.
     max_tokens: 0 with has_echo only. tools: None when there are none to call. hides_reasoning: it is not shown.
+    kept: what the dialect itself remembers of the request, for its reply.
     """
 
     model: str | None
@@ -140,6 +145,7 @@ class Generation:
     is_stream: bool = False
     include_usage: bool = False
     ignored: tuple[str, ...] = ()
+    kept: msgspec.Struct | None = None
 
     @property
     def rows_per_prompt(self) -> int:

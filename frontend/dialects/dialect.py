@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from frontend.dialects.base import Generation, ReplyEvent, ReplyFacts, WholeChoice
+from frontend.errors import RequestError
 from protocol.messages import Usage
 
 
@@ -29,6 +30,10 @@ class Framer(Protocol):
 
     def keepalive(self) -> SseEvent | None:
         """What is sent into a silence; None for a comment."""
+        ...
+
+    def failed(self, error: RequestError) -> list[SseEvent]:
+        """What ends a stream that has begun and cannot go on; nothing for the route's envelope."""
         ...
 
 
@@ -63,3 +68,8 @@ class PlainFramer:
 
     def keepalive(self) -> None:
         """A comment will do."""
+
+    def failed(self, error: RequestError) -> list[SseEvent]:
+        """The envelope will do."""
+        del error
+        return []

@@ -27,7 +27,7 @@ AnySocket = TypeVar("AnySocket", bound="zmq.Socket[Any]")
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFolder:
-    """One engine's meeting place: sockets, lock, state file and the clients' tokenizer copies."""
+    """One engine's meeting place: sockets, lock, state file, the clients' tokenizer copies and stored responses."""
 
     path: Path
 
@@ -50,6 +50,11 @@ class RuntimeFolder:
     def tokenizers_path(self) -> Path:
         """Where clients keep tokenizer files, one folder per hash."""
         return self.path / "tokenizers"
+
+    @property
+    def responses_path(self) -> Path:
+        """Where frontends keep responses that a client may go on from."""
+        return self.path / "responses"
 
 
 def default_runtime_path() -> Path:

@@ -25,6 +25,8 @@ class HttpErrorCode(StrEnum):
     ORIGIN_NOT_ALLOWED = "origin_not_allowed"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     REQUEST_QUARANTINED = "request_quarantined"
+    PREVIOUS_RESPONSE_NOT_FOUND = "previous_response_not_found"
+    RESPONSE_STORE_UNAVAILABLE = "response_store_unavailable"
 
 
 AnyErrorCode = ErrorCode | HttpErrorCode
@@ -49,6 +51,7 @@ HTTP_MEANINGS: Final[Mapping[AnyErrorCode, HttpMeaning]] = MappingProxyType(
         ErrorCode.UNSUPPORTED: HttpMeaning(400, _REQUEST),
         ErrorCode.CONTEXT_LENGTH_EXCEEDED: HttpMeaning(400, _REQUEST),
         ErrorCode.OUT_OF_MEMORY: HttpMeaning(400, _REQUEST),
+        HttpErrorCode.PREVIOUS_RESPONSE_NOT_FOUND: HttpMeaning(400, _REQUEST),
         HttpErrorCode.INVALID_API_KEY: HttpMeaning(401, _REQUEST),
         HttpErrorCode.HOST_NOT_ALLOWED: HttpMeaning(403, _REQUEST),
         HttpErrorCode.ORIGIN_NOT_ALLOWED: HttpMeaning(403, _REQUEST),
@@ -69,6 +72,7 @@ HTTP_MEANINGS: Final[Mapping[AnyErrorCode, HttpMeaning]] = MappingProxyType(
         ErrorCode.BAD_MODEL: HttpMeaning(500, _SERVER),
         ErrorCode.RUNTIME_FOLDER: HttpMeaning(500, _SERVER),
         HttpErrorCode.REQUEST_QUARANTINED: HttpMeaning(500, _SERVER),
+        HttpErrorCode.RESPONSE_STORE_UNAVAILABLE: HttpMeaning(503, _SERVER, retry_after_s=1.0),
         ErrorCode.LEASE_LOST: HttpMeaning(503, _SERVER, retry_after_s=1.0),
         ErrorCode.NOT_READY: HttpMeaning(503, _SERVER, retry_after_s=2.0),
         ErrorCode.SHUTTING_DOWN: HttpMeaning(503, _SERVER, retry_after_s=5.0),

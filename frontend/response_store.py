@@ -213,16 +213,10 @@ class ResponseStore:
 
     def _transacted(self, work: Callable[[sqlite3.Connection], Answer], is_write: bool) -> Answer:
         connection = self._opened()
-        connection.execute("BEGIN IMMEDIATE" if is_write else "BEGIN")
-        try:
-            answer = work(connection)
-            connection.execute("COMMIT")
-        except BaseException:
-            # After a full disk SQLite has rolled back by itself.
-            with contextlib.suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            raise
-        return answer
+        # Its block ends in a commit, or in a rollback where an error leaves it.
+        with connection:
+            connection.execute("BEGIN IMMEDIATE" if is_write else "BEGIN")
+            return work(connection)
 
     def _unavailable(self, error: sqlite3.Error) -> StoreUnavailableError:
         self.close()

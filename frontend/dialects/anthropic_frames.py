@@ -49,6 +49,7 @@ from frontend.dialects.base import (
     WholeChoice,
 )
 from frontend.dialects.dialect import SseEvent
+from frontend.errors import RequestError
 from protocol.messages import Usage
 
 _PING: Final = SseEvent(Ping(), "ping")
@@ -76,6 +77,11 @@ class MessageFramer:
             return _PING
         (start,) = self._started()
         return SseEvent(start, start.type)
+
+    def failed(self, error: RequestError) -> list[SseEvent]:
+        """The envelope will do."""
+        del error
+        return []
 
     def _events(self, event: ReplyEvent) -> Sequence[StreamEvent]:
         sent: Sequence[StreamEvent]

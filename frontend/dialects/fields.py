@@ -3,6 +3,7 @@
 Owns the verdicts (honour, refuse, or say so); reading a field's value is the dialect's.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never
@@ -12,6 +13,7 @@ from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 
 MAX_NAME_LENGTH: Final = 64
+_INDEX: Final = re.compile(r"\[\d+\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,16 @@ def check_fields(body: Mapping[str, object], table: FieldTable, prefix: str = ""
             case _ as never:
                 assert_never(never)
     return tuple(ignored)
+
+
+def check_nested(item: Mapping[str, object], table: FieldTable, where: str) -> dict[str, None]:
+    """As check_fields, for an object inside an array, or deeper: a long conversation repeats the names.
+
+    where: how a client finds the object, e.g. `input[3].content[0]`; the names have `[]` in place of each index.
+    """
+    prefix = f"{where}."
+    plain = _INDEX.sub("[]", prefix)
+    return dict.fromkeys(plain + name.removeprefix(prefix) for name in check_fields(item, table, prefix))
 
 
 def _is_neutral(value: object, neutral: tuple[object, ...]) -> bool:

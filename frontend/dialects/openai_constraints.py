@@ -108,11 +108,11 @@ def _response_format(value: object, field: str) -> ReadConstraint:
             return ReadConstraint(ignored=ignored)
         case "json_object":
             schema = fields.get("schema")
-            grammar = _ANY_OBJECT if schema is None else _schema(schema, f"{field}.schema")
+            grammar = _ANY_OBJECT if schema is None else schema_grammar(schema, f"{field}.schema")
         case "json_schema":
             inner = as_object(fields.get("json_schema"), f"{field}.json_schema")
             ignored += check_fields(inner, _JSON_SCHEMA_FIELDS, f"{field}.json_schema.")
-            grammar = _schema(inner.get("schema"), f"{field}.json_schema.schema")
+            grammar = schema_grammar(inner.get("schema"), f"{field}.json_schema.schema")
         case other:
             raise wrong(f"{field}.type", other, _RESPONSE_TYPES)
     return ReadConstraint(Constraint(field, grammar), ignored)
@@ -133,7 +133,7 @@ def _structured(value: object, field: str) -> ReadConstraint:
     return ReadConstraint(Constraint(field, grammars[0]), ignored)
 
 
-def _schema(value: object, name: str) -> Grammar:
+def schema_grammar(value: object, name: str) -> Grammar:
     """An object, or the text of one as vLLM takes it too. The schema `true` allows any value, `false` none."""
     if isinstance(value, str):
         try:
@@ -166,15 +166,20 @@ def _plain(make: _Maker) -> _Reader:
     return lambda value, field: ReadConstraint(Constraint(field, make(value, field)))
 
 
-_STRUCTURED: Final[Mapping[str, _Maker]] = {"json": _schema, "regex": _regex, "choice": _choice, "grammar": _grammar}
+_STRUCTURED: Final[Mapping[str, _Maker]] = {
+    "json": schema_grammar,
+    "regex": _regex,
+    "choice": _choice,
+    "grammar": _grammar,
+}
 
 _READERS: Final[Mapping[str, _Reader]] = {
     "response_format": _response_format,
     "structured_outputs": _structured,
-    "guided_json": _plain(_schema),
+    "guided_json": _plain(schema_grammar),
     "guided_regex": _plain(_regex),
     "guided_choice": _plain(_choice),
     "guided_grammar": _plain(_grammar),
     "grammar": _plain(_grammar),
-    "json_schema": _plain(_schema),
+    "json_schema": _plain(schema_grammar),
 }

@@ -145,12 +145,12 @@ def _tool_call(value: object, where: str) -> dict[str, Any]:
         plain["id"] = as_text(call["id"], f"{where}.id")
     plain["function"] = {
         "name": as_text(function.get("name"), f"{where}.function.name"),
-        "arguments": _arguments(function.get("arguments"), f"{where}.function.arguments"),
+        "arguments": read_arguments(function.get("arguments"), f"{where}.function.arguments"),
     }
     return plain
 
 
-def _arguments(value: object, name: str) -> object:
+def read_arguments(value: object, name: str) -> object:
     """An object where the string holds one; a string that a model left unfinished stays as it is."""
     if value is None or value == "":
         return {}

@@ -32,6 +32,18 @@ from frontend.sse import DONE, frame
 from protocol.errors import ErrorCode
 from protocol.messages import Usage
 from tests.frontend.dialects.anthropic_examples import ANTHROPIC_TABLES, anthropic_errors, anthropic_texts
+from tests.frontend.dialects.regen_responses import (
+    AGENTIC,
+    AGENTIC_EVENTS,
+    CUT_EVENTS,
+    FACTS,
+    PLAIN,
+    RESPONSE_TABLES,
+    response_failure,
+    responses_framer,
+    responses_transcript,
+    responses_whole,
+)
 
 GOLDENS = Path(__file__).parents[3] / "goldens"
 
@@ -98,6 +110,7 @@ TABLES: dict[str, FieldTable] = {
     "completions": openai_completions.COMPLETION_FIELDS,
     "stream_options": STREAM_OPTIONS_FIELDS,
     **ANTHROPIC_TABLES,
+    **RESPONSE_TABLES,
 }
 
 Frames = Callable[[ReplyFacts, ReplyEvent, bool], list[msgspec.Struct]]
@@ -164,8 +177,25 @@ def golden_texts() -> dict[str, str]:
         ),
         **anthropic_texts(ONE_CHOICE, CALLS),
         "errors_anthropic.json": _pretty(anthropic_errors()),
+        **_response_texts(),
         "errors.json": _pretty({code.value: asdict(meaning) for code, meaning in HTTP_MEANINGS.items()}),
         "fields.json": _pretty({name: _verdicts(table) for name, table in TABLES.items()}),
+    }
+
+
+def _response_texts() -> dict[str, str]:
+    asked = replace(FACTS, logprobs=AskedLogprobs(top=2))
+    spelled = [event for event in LOGPROB_EVENTS if not (isinstance(event, ChoiceText) and event.is_prompt)]
+    ended: list[ReplyEvent] = [ReplyFinished(USAGE)]
+    return {
+        "sse/responses.txt": responses_transcript(responses_framer(PLAIN), ONE_CHOICE),
+        "sse/responses_logprobs.txt": responses_transcript(responses_framer(PLAIN, asked), spelled),
+        "sse/responses_calls.txt": responses_transcript(responses_framer(PLAIN), CALLS),
+        "sse/responses_agentic.txt": responses_transcript(responses_framer(AGENTIC), AGENTIC_EVENTS + ended),
+        "sse/responses_cut.txt": responses_transcript(responses_framer(PLAIN), CUT_EVENTS + ended),
+        "sse/responses_failed.txt": responses_transcript(responses_framer(PLAIN), ONE_CHOICE[:2], response_failure()),
+        "sse/responses_whole.json": responses_whole(PLAIN, ONE_CHOICE[:-1], USAGE),
+        "sse/responses_calls_whole.json": responses_whole(PLAIN, CALLS[:-1], USAGE),
     }
 
 

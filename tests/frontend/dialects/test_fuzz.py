@@ -14,6 +14,10 @@ from frontend.dialects.base import Generation
 from frontend.dialects.openai_chat import CHAT_FIELDS, parse_chat
 from frontend.dialects.openai_completions import COMPLETION_FIELDS, parse_completion
 from frontend.dialects.openai_messages import MESSAGE_FIELDS
+from frontend.dialects.openai_responses import RESPONSES_FIELDS, parse_responses
+from frontend.dialects.openai_responses_items import CALL_FIELDS, REASONING_ITEM_FIELDS
+from frontend.dialects.openai_responses_items import MESSAGE_FIELDS as ITEM_FIELDS
+from frontend.dialects.openai_responses_tools import CUSTOM_FIELDS, FUNCTION_FIELDS, NAMESPACE_FIELDS
 from frontend.errors import RequestError, error_body
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
@@ -25,10 +29,28 @@ MESSAGES = st.lists(
     max_size=3,
 )
 
+ITEM_TYPES = ["message", "reasoning", "function_call", "function_call_output", "item_reference", "additional_tools"]
+ITEMS = st.lists(
+    st.dictionaries(
+        st.sampled_from([*ITEM_FIELDS, *CALL_FIELDS, *REASONING_ITEM_FIELDS, "output", "tools"]),
+        JSON | st.sampled_from(["user", "assistant", *ITEM_TYPES]),
+        max_size=5,
+    ),
+    max_size=3,
+)
+TOOLS = st.lists(
+    st.dictionaries(
+        st.sampled_from([*FUNCTION_FIELDS, *CUSTOM_FIELDS, *NAMESPACE_FIELDS]),
+        JSON | st.sampled_from(["function", "custom", "namespace", "web_search", "mcp"]),
+        max_size=5,
+    ),
+    max_size=3,
+)
+
 
 def bodies(fields: list[str]) -> st.SearchStrategy[dict[str, object]]:
     """Objects with known field names and any values."""
-    return st.dictionaries(st.sampled_from(fields), JSON | MESSAGES, max_size=5)
+    return st.dictionaries(st.sampled_from(fields), JSON | MESSAGES | ITEMS | TOOLS, max_size=5)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,6 +62,15 @@ def test_any_body_is_parsed_or_refused(chat: object, completion: object, anythin
         for parse, body in ((parse_chat, chat), (parse_completion, completion), (parse_chat, anything))
     ]
     assert {error.status for error in refusals if error is not None} <= {400}
+    assert all(msgspec.json.encode(error_body(error)) for error in refusals if error is not None)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(body=bodies([*RESPONSES_FIELDS]), items=ITEMS, tools=TOOLS)
+def test_any_response_is_parsed_or_refused(body: dict[str, object], items: object, tools: object) -> None:
+    """Whatever its items and its tools are; an item that is named and not stored is a 404."""
+    refusals = [refusal(parse_responses, each) for each in (body, {"input": items}, {"input": "x", "tools": tools})]
+    assert {error.status for error in refusals if error is not None} <= {400, 404}
     assert all(msgspec.json.encode(error_body(error)) for error in refusals if error is not None)
 
 

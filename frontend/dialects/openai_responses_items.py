@@ -1,0 +1,312 @@
+"""The items of a Responses conversation as chat templates want them: messages, with an assistant's turn in one.
+
+Owns every rule about an item; tools that items bring along are the tools module's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, check_nested
+from frontend.dialects.openai_messages import read_arguments
+from frontend.dialects.openai_responses_output import unsealed
+from frontend.dialects.openai_responses_tools import CUSTOM_INPUT, OfferedTools, joined_name
+from frontend.dialects.values import as_list, as_object, as_text, read_text, shown, wrong
+from frontend.errors import HttpErrorCode, RequestError
+from protocol.errors import ErrorCode
+
+Item = Mapping[str, object]
+
+_COMMON: Final[FieldTable] = {
+    "type": Honoured(),
+    "id": Honoured("kept with the item, and found again by item_reference"),
+    "status": Harmless("an item is what it is"),
+    "created_by": Harmless("who made an item is not told to the model"),
+}
+MESSAGE_FIELDS: Final[FieldTable] = {
+    **_COMMON,
+    "role": Honoured("user, assistant, system, or developer, which is system"),
+    "content": Honoured("a string, or text parts, which are joined"),
+    "phase": Harmless("tells a client what to show"),
+}
+CALL_FIELDS: Final[FieldTable] = {
+    **_COMMON,
+    "call_id": Honoured(),
+    "name": Honoured(),
+    "namespace": Honoured("joined with the name, as with the tools"),
+    "arguments": Honoured("of a function_call: given to the template as an object"),
+    "input": Honoured("of a custom_tool_call: given to the template as an argument"),
+    "caller": Named(),
+    "async": Named((False,)),
+}
+OUTPUT_FIELDS: Final[FieldTable] = {
+    **_COMMON,
+    "call_id": Honoured("of a call that came before"),
+    "output": Honoured("a string, or text parts, which are joined"),
+    "name": Harmless("the call has it"),
+    "namespace": Harmless("the call has it"),
+    "caller": Named(),
+}
+REASONING_ITEM_FIELDS: Final[FieldTable] = {
+    **_COMMON,
+    "content": Honoured("given to the template as reasoning_content"),
+    "encrypted_content": Honoured("read where there is no content, if it is Convoy's own; another's is named"),
+    "summary": Honoured("read where there is neither"),
+}
+PART_FIELDS: Final[FieldTable] = {
+    "type": Honoured("input_text, output_text, text, refusal, reasoning_text or summary_text"),
+    "text": Honoured(),
+    "refusal": Honoured(),
+    "annotations": Named(([],)),
+    "logprobs": Harmless("the model is not told how likely its words were"),
+    "prompt_cache_breakpoint": Harmless("steers only where OpenAI caches"),
+}
+REFERENCE_FIELDS: Final[FieldTable] = {"type": Honoured(), "id": Honoured("of an item that is stored")}
+TOOLS_ITEM_FIELDS: Final[FieldTable] = {
+    **_COMMON,
+    "role": Harmless("tools are offered to the model alone"),
+    "tools": Honoured("offered like the request's own"),
+}
+
+_ROLES: Final[Mapping[str, str]] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+}
+_TEXT_PARTS: Final[Mapping[str, str]] = {
+    "input_text": "text",
+    "output_text": "text",
+    "text": "text",
+    "reasoning_text": "text",
+    "summary_text": "text",
+    "refusal": "refusal",
+}
+_ID_PREFIXES: Final[Mapping[str, str]] = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What was stored before. history: items up to the request's own. references: items by id."""
+
+    history: tuple[dict[str, Any], ...] = ()
+    references: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+
+
+NOTHING: Final = Recalled()
+
+
+@dataclass(slots=True, eq=False)
+class Transcript:
+    """Messages as items are added in their order, and what else the items bring."""
+
+    tools: OfferedTools
+    messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    ignored: dict[str, None] = field(default_factory=dict[str, None])
+    _called: dict[str, str] = field(default_factory=dict[str, str])
+
+    def instruct(self, text: str) -> None:
+        """A leading system message; all that lead are one, for most templates take one."""
+        if self.messages and self.messages[-1]["role"] == "system" and len(self.messages) == 1:
+            self.messages[0]["content"] += "\n\n" + text
+        else:
+            self.messages.append({"role": "system", "content": text})
+
+    def add(self, item: Item, where: str) -> None:
+        """One item. Raises RequestError for a type that cannot be read, and for a malformed one."""
+        kind = item_type(item)
+        reader = _READERS.get(kind) if isinstance(kind, str) else None
+        if reader is None:
+            raise RequestError(
+                ErrorCode.UNSUPPORTED,
+                f"`{where}` is an item of the type {shown(kind)}, which this server does not read: leave it out",
+                where,
+            )
+        reader(self, item, where)
+
+    def message(self, item: Item, where: str) -> None:
+        """What somebody said."""
+        self.ignored |= check_nested(item, MESSAGE_FIELDS, where)
+        given = item.get("role")
+        role = _ROLES.get(given) if isinstance(given, str) else None
+        if role is None:
+            raise wrong(f"{where}.role", given, "one of " + ", ".join(_ROLES))
+        text = self.text(item.get("content"), f"{where}.content")
+        match role:
+            case "system":
+                self.instruct(text)
+            case "assistant":
+                self._say(text)
+            case _:
+                self.messages.append({"role": role, "content": text})
+
+    def reasoning(self, item: Item, where: str) -> None:
+        """What the model thought before what follows."""
+        self.ignored |= check_nested(item, REASONING_ITEM_FIELDS, where)
+        content = self._parts(item.get("content"), f"{where}.content")
+        sealed = read_text(item, "encrypted_content")
+        opened = None if sealed is None else unsealed(sealed)
+        if sealed is not None and opened is None:
+            self.ignored["input[].encrypted_content"] = None
+        text = content or opened or self._parts(item.get("summary"), f"{where}.summary")
+        if text:
+            self.messages.append({"role": "assistant", "content": "", "reasoning_content": text})
+
+    def function_call(self, item: Item, where: str) -> None:
+        """A call that the model made."""
+        self.ignored |= check_nested(item, CALL_FIELDS, where)
+        self._call(item, where, read_arguments(item.get("arguments"), f"{where}.arguments"))
+
+    def custom_tool_call(self, item: Item, where: str) -> None:
+        """A call of a custom tool, as the model made it: of a function with one string."""
+        self.ignored |= check_nested(item, CALL_FIELDS, where)
+        self._call(item, where, {CUSTOM_INPUT: as_text(item.get("input"), f"{where}.input")})
+
+    def call_output(self, item: Item, where: str) -> None:
+        """What a call came to."""
+        self.ignored |= check_nested(item, OUTPUT_FIELDS, where)
+        call_id = as_text(item.get("call_id"), f"{where}.call_id")
+        name = self._called.get(call_id)
+        if name is None:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                f"`{where}` is the output of the call {shown(call_id)}, and no such call comes before it",
+                where,
+            )
+        text = self.text(item.get("output"), f"{where}.output")
+        self.messages.append({"role": "tool", "tool_call_id": call_id, "name": name, "content": text})
+
+    def additional_tools(self, item: Item, where: str) -> None:
+        """Tools that are there from here on; a template has one list of tools, so they are there from the start."""
+        self.ignored |= check_nested(item, TOOLS_ITEM_FIELDS, where)
+        self.tools.read(item.get("tools"), f"{where}.tools")
+
+    def text(self, value: object, where: str) -> str:
+        """A string, or the joined text of parts."""
+        if isinstance(value, str):
+            return value
+        if value is None:
+            raise wrong(where, None, "a string or an array of text parts")
+        return self._parts(value, where)
+
+    def _parts(self, value: object, where: str) -> str:
+        if value is None:
+            return ""
+        parts = as_list(value, where, "a string or an array of text parts")
+        return "".join([self._part(part, f"{where}[{index}]") for index, part in enumerate(parts)])
+
+    def _part(self, value: object, where: str) -> str:
+        part = as_object(value, where)
+        kind = part.get("type")
+        field_name = _TEXT_PARTS.get(kind) if isinstance(kind, str) else None
+        if field_name is None:
+            raise RequestError(
+                ErrorCode.UNSUPPORTED,
+                f"`{where}` is a part of the type {shown(kind)}, which is not supported: this server reads text only",
+                where,
+            )
+        self.ignored |= check_nested(part, PART_FIELDS, where)
+        return as_text(part.get(field_name), f"{where}.{field_name}")
+
+    def _say(self, text: str) -> None:
+        """Goes on in the assistant's turn that its reasoning began."""
+        last = self.messages[-1] if self.messages else None
+        if last is None or last["role"] != "assistant":
+            self.messages.append({"role": "assistant", "content": text})
+        else:
+            last["content"] += f"\n\n{text}" if last["content"] else text
+
+    def _call(self, item: Item, where: str, arguments: object) -> None:
+        call_id = as_text(item.get("call_id"), f"{where}.call_id")
+        name = joined_name(as_text(item.get("name"), f"{where}.name"), read_text(item, "namespace"))
+        self._called[call_id] = name
+        if not self.messages or self.messages[-1]["role"] != "assistant":
+            self.messages.append({"role": "assistant", "content": ""})
+        call = {"type": "function", "id": call_id, "function": {"name": name, "arguments": arguments}}
+        self.messages[-1].setdefault("tool_calls", []).append(call)
+
+
+_READERS: Final[Mapping[str, Callable[[Transcript, Item, str], None]]] = {
+    "message": Transcript.message,
+    "reasoning": Transcript.reasoning,
+    "function_call": Transcript.function_call,
+    "function_call_output": Transcript.call_output,
+    "custom_tool_call": Transcript.custom_tool_call,
+    "custom_tool_call_output": Transcript.call_output,
+    "additional_tools": Transcript.additional_tools,
+}
+
+
+def item_type(item: Item) -> object:
+    """The type, which OpenAI lets a message and a reference leave out."""
+    kind = item.get("type")
+    if kind is not None:
+        return kind
+    return "message" if "role" in item else "item_reference" if set(item) <= set(REFERENCE_FIELDS) else None
+
+
+def input_items(value: object) -> list[dict[str, Any]]:
+    """A body's `input` as items: a string is a user's message. Raises RequestError."""
+    if isinstance(value, str):
+        return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]}]
+    items = as_list(value, "input", "a string or an array of items")
+    return [as_object(item, f"input[{index}]") for index, item in enumerate(items)]
+
+
+def referenced_ids(items: Sequence[Item]) -> list[str]:
+    """The ids of the stored items that the items stand for."""
+    return [
+        as_text(item.get("id"), f"input[{index}].id")
+        for index, item in enumerate(items)
+        if item_type(item) == "item_reference"
+    ]
+
+
+def resolved(items: Sequence[dict[str, Any]], references: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items with each reference replaced. Raises RequestError for one whose item is not stored."""
+    return [
+        _referenced(item, f"input[{index}]", references) if item_type(item) == "item_reference" else item
+        for index, item in enumerate(items)
+    ]
+
+
+def _referenced(item: Item, where: str, references: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    id_ = as_text(item.get("id"), f"{where}.id")
+    found = references.get(id_)
+    if found is None:
+        raise RequestError(
+            HttpErrorCode.NOT_FOUND,
+            f"`{where}`: no item with the id {shown(id_)} is stored; send the item itself, "
+            "or leave `store` on in the request that makes it",
+            where,
+        )
+    return found
+
+
+def named_items(items: Sequence[Item], response_id: str) -> list[dict[str, Any]]:
+    """The items as they are stored and listed: each with a type, an id, a status, and its text in parts."""
+    hexadecimal = response_id.partition("_")[2]
+    return [_named_item(item, f"{hexadecimal}_in{index}") for index, item in enumerate(items)]
+
+
+def _named_item(item: Item, rest_of_id: str) -> dict[str, Any]:
+    kind = item_type(item)
+    named: dict[str, Any] = {"type": kind, "status": "completed", **item}
+    if not named.get("id"):
+        named["id"] = f"{_ID_PREFIXES.get(str(kind), 'item')}_{rest_of_id}"
+    text = item.get("content")
+    if kind == "message" and isinstance(text, str):
+        is_output = item.get("role") == "assistant"
+        named["content"] = [
+            {"type": "output_text", "text": text, "annotations": []}
+            if is_output
+            else {"type": "input_text", "text": text}
+        ]
+    return named

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from frontend import admin
+from frontend import admin, responses
 from frontend.access import ACCESS, access_rules, admit, answer_later, preflight_headers, tell_origin
 from frontend.dialects.anthropic_errors import ANTHROPIC_ENVELOPE
 from frontend.errors import OPENAI_ENVELOPE, Envelope
@@ -13,6 +13,7 @@ from frontend.handlers import CHAT, COMPLETIONS, MESSAGES, generation_handler
 from frontend.middleware import ENVELOPES, MAX_BODY_BYTES, add_request_id, guard
 from frontend.page.document import page
 from frontend.parts import PARTS, FrontendParts
+from frontend.response_shelf import shelf_context
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -30,6 +31,11 @@ ROUTES: Final = (
     Route("POST", ("/v1/chat/completions", "/chat/completions"), generation_handler(CHAT)),
     Route("POST", ("/v1/completions", "/completions"), generation_handler(COMPLETIONS)),
     Route("POST", ("/v1/messages", "/messages"), generation_handler(MESSAGES), ANTHROPIC_ENVELOPE),
+    Route("POST", ("/v1/responses", "/responses"), responses.create),
+    Route("GET", ("/v1/responses/{id}", "/responses/{id}"), responses.retrieve),
+    Route("DELETE", ("/v1/responses/{id}", "/responses/{id}"), responses.delete),
+    Route("GET", ("/v1/responses/{id}/input_items", "/responses/{id}/input_items"), responses.list_input_items),
+    Route("POST", ("/v1/responses/{id}/cancel", "/responses/{id}/cancel"), responses.cancel),
     Route("GET", ("/v1/models", "/models"), admin.models),
     Route("GET", ("/v1/models/{id:.+}", "/models/{id:.+}"), admin.model),
     Route("GET", ("/livez",), admin.livez),
@@ -51,14 +57,17 @@ def build_app(parts: FrontendParts) -> web.Application:
     app[ACCESS] = access_rules(parts)
     app.on_response_prepare.append(add_request_id)
     app.on_response_prepare.append(tell_origin)
+    app.cleanup_ctx.append(shelf_context)
+    methods: dict[str, list[str]] = {}
     for route in ROUTES:
-        allowed = "GET, HEAD, OPTIONS" if route.method == "GET" else f"{route.method}, OPTIONS"
         for path in route.paths:
+            methods.setdefault(path, []).extend(["GET", "HEAD"] if route.method == "GET" else [route.method])
             if route.method == "GET":
                 app.router.add_get(path, route.handler, allow_head=True)
             else:
                 app.router.add_route(route.method, path, route.handler, expect_handler=answer_later)
-            app.router.add_options(path, _options_handler(allowed))
+    for path, allowed in methods.items():
+        app.router.add_options(path, _options_handler(", ".join([*allowed, "OPTIONS"])))
     return app
 
 

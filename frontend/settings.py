@@ -68,6 +68,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         tuple[Origin, ...],
         Meta(description="of web pages that may use this server; `*` is all; may be repeated; left out: none"),
     ] = ()
+    response_store_bytes: Annotated[
+        int, Meta(ge=0, description="most that stored responses may take, all frontends together; 0 stores none")
+    ] = 64 * 1024 * 1024
+    response_ttl_s: Annotated[int, Meta(ge=1, description="how long a stored response is kept unused")] = 2_592_000
     exit_with_parent: Annotated[bool, Meta(description="stop when the parent process is gone")] = False
     log_level: Annotated[LogLevel, Meta(description="least severe log lines to show")] = "info"
 

@@ -35,6 +35,7 @@ _ENGINE: Final = (
 _HTTP: Final = (
     *("temp", "top_p", "top_k", "min_p", "max_tokens", "max_body_bytes"),
     *("chat_template", "chat_template_args", "use_default_chat_template"),
+    *("response_store_bytes", "response_ttl_s"),
 )
 
 

@@ -101,6 +101,10 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     num_draft_tokens: Annotated[int, Meta(description="not available yet: refused")] | None = None
     pipeline: Annotated[bool, Meta(description="refused: one engine uses one machine")] = False
     max_body_bytes: Annotated[int, Meta(ge=1_024, le=2**31, description="largest request body")] = 16 * 1024 * 1024
+    response_store_bytes: Annotated[
+        int, Meta(ge=0, le=2**40, description="most that stored responses may take; 0 stores none")
+    ] = 64 * 1024 * 1024
+    response_ttl_s: Annotated[int, Meta(ge=1, description="seconds that a stored response is kept unused")] = 2_592_000
     log_level: Annotated[LogLevel, Meta(description="least level logged")] = _ENGINE_DEFAULTS["log_level"]
 
 

@@ -68,6 +68,19 @@ def decoded_events(raw: bytes) -> list[Any]:
     return events
 
 
+def named_events(raw: bytes) -> list[dict[str, Any]]:
+    """The events of a whole SSE body in which each has a name, which is its type; comments are dropped."""
+    events: list[dict[str, Any]] = []
+    for block in raw.decode().removesuffix("\n\n").split("\n\n"):
+        if block.startswith(": "):
+            continue
+        name, data = block.split("\n")
+        event = json.loads(data.removeprefix("data: "))
+        assert name == f"event: {event['type']}", block
+        events.append(event)
+    return events
+
+
 @asynccontextmanager
 async def serving(
     runtime_dir: Path,
@@ -75,10 +88,14 @@ async def serving(
     *,
     wait: bool = True,
     keys: Sequence[str] = (),
+    beside: FakeEngine | None = None,
     **engine: Any,
 ) -> AsyncIterator[Served]:
-    """Engine and frontend for the length of the block. wait: until the engine is ready. keys: that are asked for."""
-    fake = FakeEngine(FakeSettings(runtime_dir=str(runtime_dir), **engine)).start()
+    """Engine and frontend for the length of the block. wait: until the engine is ready. keys: that are asked for.
+
+    beside: an engine that runs already, for one more frontend.
+    """
+    fake = beside or FakeEngine(FakeSettings(runtime_dir=str(runtime_dir), **engine)).start()
     settings = Settings(runtime_dir=str(runtime_dir), **(frontend or {}))
     client = EngineClient(open_runtime_folder(runtime_dir), ClientInfo(name="test", pid=1), load_model_text)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -100,4 +117,5 @@ async def serving(
                 await runner.cleanup()
                 task.cancel()
     finally:
-        fake.stop()
+        if beside is None:
+            fake.stop()

@@ -35,6 +35,7 @@ RECORDS: Final[dict[str, Any]] = {
         "additionalProperties": False,
     },
 }
+_RECORDS_GRAMMAR: Final = Grammar(kind="json_schema", text=json.dumps(RECORDS))
 
 
 class FreeTurn(OurTurn):
@@ -59,26 +60,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.grammar_step", description=main.__doc__)
     parser.add_argument("model", type=Path, help="model folder with a tokenizer.json")
     parser.add_argument("--rows", type=int, default=32)
-    parser.add_argument("--constrained", type=int, default=8, help="how many of them follow the schema")
+    parser.add_argument("--constrained", type=int, nargs="+", default=[8], help="how many of them follow the schema")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=24, help="steps in a block")
     options = parser.parse_args()
     model: Any = load_model(Settings(model=str(options.model)), options.model).model
-    content = (options.model / "tokenizer.json").read_bytes()
-    vocabulary_size: int = model.args.vocab_size
-    constrained = Constrained(
-        GrammarTokenizer.read(content, vocabulary_size, ()),
-        Grammar(kind="json_schema", text=json.dumps(RECORDS)),
-        every=options.rows // options.constrained,
-    )
-    prompts = fixed_prompts(options.rows, vocabulary_size)
+    tokenizer = GrammarTokenizer.read((options.model / "tokenizer.json").read_bytes(), model.args.vocab_size, ())
+    schedule = Schedule(options.rounds, options.steps)
+    for count in options.constrained:
+        if not 0 < count <= options.rows or options.rows % count:
+            parser.error(f"--constrained {count} does not divide --rows {options.rows}")
+        constrained = Constrained(tokenizer, _RECORDS_GRAMMAR, every=options.rows // count)
+        print(f"{options.model.name}: {run(model, options.rows, constrained, schedule)}", flush=True)
+
+
+def run(model: Any, rows: int, constrained: Constrained, schedule: Schedule) -> str:
+    """Times greedy rows free and with some of them in the grammar. Returns a line of figures."""
+    prompts = fixed_prompts(rows, model.args.vocab_size)
     runners = [FreeTurn(model, prompts), ConstrainedTurn(model, prompts, constrained)]
-    found = measured(runners, Schedule(options.rounds, options.steps), time.perf_counter)
-    ratio = added(found["free"], found["constrained"])
+    found = measured(runners, schedule, time.perf_counter)
     medians = {name: statistics.median(times) for name, times in found.items()}
-    print(
-        f"{options.model.name}: {options.rows} greedy rows {medians['free']:.2f} ms a step, "
-        f"{options.constrained} of them in a grammar {medians['constrained']:.2f} ms, x{ratio:.3f}"
+    return (
+        f"{rows} greedy rows {medians['free']:.2f} ms a step, {rows // constrained.every} of them in a grammar "
+        f"{medians['constrained']:.2f} ms, x{added(found['free'], found['constrained']):.3f}"
     )
 
 

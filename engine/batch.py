@@ -12,6 +12,7 @@ from engine.cache.registry import kinds_of
 from engine.grouping import StepCost
 from engine.row import Row
 from engine.sampling.sampler import SamplingPlan, plan_sampling
+from engine.sampling.split import SplitPlan, plan_split
 
 
 class Group:
@@ -19,9 +20,10 @@ class Group:
 
     register: what the rows forward next, [B] uint32: the last sampled tokens, in general not read yet,
     or the last tokens of their prompts. One row has solo caches; two or more have batched ones.
+    plan: how they sample; split: instead, while some of them follow grammars.
     """
 
-    __slots__ = ("caches", "kinds", "layout", "plan", "register", "rows")
+    __slots__ = ("caches", "kinds", "layout", "plan", "register", "rows", "split")
 
     def __init__(self, kinds: list[CacheKind] | None) -> None:
         self.kinds = kinds
@@ -30,6 +32,7 @@ class Group:
         self.layout = Layout([], 0)
         self.register: mx.array = mx.zeros((0,), mx.uint32)
         self.plan: SamplingPlan = plan_sampling([])
+        self.split: SplitPlan | None = None
 
     @classmethod
     def of_one(cls, kinds: list[CacheKind] | None, row: Row, token: int) -> "Group":
@@ -123,6 +126,7 @@ class Group:
         self.rows = rows
         self.register = register
         self.plan = plan_sampling(rows)
+        self.split = plan_split(rows)
 
     def _stack(self, parts: list["Group"]) -> None:
         """Layer by layer, so that the most that exists twice is one layer."""

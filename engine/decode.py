@@ -5,6 +5,7 @@ import mlx.nn as nn
 
 from engine.batch import Group
 from engine.sampling.sampler import sample
+from engine.sampling.split import Split, SplitPlan, sample_constrained
 
 
 def launch_forward(model: nn.Module, group: Group) -> mx.array:
@@ -14,14 +15,21 @@ def launch_forward(model: nn.Module, group: Group) -> mx.array:
     return logits
 
 
-def launch_logits(logits: mx.array) -> None:
-    """Sets the device to work on step n while the host still has to say what may be sampled from it."""
-    mx.async_eval(logits)
+def launch_split(split: Split) -> None:
+    """Sets the device to work on step n while the host still has to say what some rows may sample from it."""
+    mx.async_eval(split.arrays)
 
 
 def launch_sample(logits: mx.array, group: Group) -> mx.array:
     """Samples step n and sets the device to work on it. Returns the register it will read next: [B] uint32."""
     sampled = sample(logits, group.plan, group.register)
+    mx.async_eval(sampled.arrays)
+    return sampled.tokens
+
+
+def launch_masked(split: Split, masked: mx.array, plan: SplitPlan, inputs: mx.array) -> mx.array:
+    """Samples the rest of step n from masked [C, V]. Returns the register that all rows read next: [B] uint32."""
+    sampled = sample_constrained(split, masked, plan, inputs)
     mx.async_eval(sampled.arrays)
     return sampled.tokens
 

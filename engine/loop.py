@@ -12,6 +12,7 @@ from mlx_lm.models.cache import make_prompt_cache
 from engine import decode, prefill
 from engine.admission import Admission
 from engine.batch import Batch, Group
+from engine.constrained import MaskedStep, launch_beside_masks, launch_rest
 from engine.gap import Gap
 from engine.intake import Intake
 from engine.jump import jump_forward
@@ -37,12 +38,12 @@ COMPILE_WAIT_MS: Final = 2
 class Launched(NamedTuple):
     """A group whose next step the device works on, and the register of the step before, still to be read.
 
-    logits: of the next step, where what is read says what may be sampled from them: [B, V].
+    masked: the next step, where what is read says what may be sampled.
     """
 
     group: Group
     register: mx.array
-    logits: mx.array | None = None
+    masked: MaskedStep | None = None
 
 
 class EngineLoop:
@@ -244,7 +245,7 @@ class EngineLoop:
         for launch in launched:
             with self._contained(launch.group.rows, ErrorCode.DECODE_FAILED):
                 self._take(launch)
-                self._sample_read(launch.group, launch.logits)
+                self._sample_rest(launch)
         self._remove_ended()
         self._board.turn_ended()
         self._steps += 1
@@ -261,7 +262,7 @@ class EngineLoop:
     def _launch(self, group: Group) -> Launched | None:
         """Starts step n before step n-1 is read. None when it could not be built: then the rows have ended.
 
-        Beside a grammar only its forward: which tokens may follow is known once step n-1 is read.
+        Beside a grammar its rows are not sampled yet: which tokens may follow is known once step n-1 is read.
         """
         register = group.register
         if all(row.is_last_token_pending for row in group.rows):
@@ -270,9 +271,8 @@ class EngineLoop:
             if self._parts.cache_plan.start_tokens:
                 prefill.quantize(self._parts.cache_plan, group.caches, group.layout.width)
             logits = decode.launch_forward(self._model, group)
-            if any(row.grammar is not None for row in group.rows):
-                decode.launch_logits(logits)
-                return Launched(group, register, logits)
+            if group.split is not None:
+                return Launched(group, register, launch_beside_masks(logits, group, self._masks))
             group.register = decode.launch_sample(logits, group)
             return Launched(group, register)
         return None
@@ -282,19 +282,21 @@ class EngineLoop:
         rows = launch.group.rows
         if not any(row.has_unread for row in rows):
             return
-        tokens = decode.read(launch.register)
+        tokens = decode.read(launch.register) if launch.masked is None else launch.masked.known_tokens()
         now = time.monotonic()
         for row, token in zip(rows, tokens, strict=True):
             if row.has_unread:
                 row.has_unread = False
                 self._roster.take_token(row, token, now)
 
-    def _sample_read(self, group: Group, logits: mx.array | None) -> None:
-        """Samples step n beside a grammar, now that n-1 is read, unless a lone row knows what comes next."""
-        if logits is not None:
+    def _sample_rest(self, launch: Launched) -> None:
+        """Samples what of step n waits for masks, unless a lone row knows what comes next."""
+        group = launch.group
+        if launch.masked is not None:
+            launch.masked.wait()
             if jump_forward(self._model, group, self._roster, self._parts.chunk_tokens):
                 return
-            group.register = decode.launch_sample(self._masks.laid_over(logits, group.rows), group)
+            launch_rest(launch.masked, group, self._masks)
         for row in group.rows:
             row.has_unread = True
 

@@ -72,7 +72,9 @@ def first_token(model: nn.Module, row: Row, masks: GrammarMasks) -> int:
     """Forwards the last prompt token and reads what it samples."""
     last = mx.array(row.to_prefill[-1:], dtype=mx.uint32)
     logits = model(last[None], cache=row.caches)[:, -1, :]
-    sampled = sample(masks.laid_over(logits, [row]), plan_sampling([row]), last)
+    if row.grammar is not None:
+        logits = masks.laid_over(logits, masks.start([row], [None]).result())
+    sampled = sample(logits, plan_sampling([row]), last)
     mx.async_eval(sampled.arrays)
     row.prefilled = len(row.to_prefill)
     return read(sampled.tokens)[0]

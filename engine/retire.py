@@ -86,7 +86,8 @@ class Roster:
         logprobs = row.unread_logprobs.popleft().read() if row.unread_logprobs else None
         if row.grammar is not None and not self._is_sound(row, row.grammar, now):
             return False
-        if row.is_dead_end(token):
+        is_ahead = row.grammar is not None and row.grammar.is_ahead
+        if not is_ahead and row.is_dead_end(token):
             self._end_dead(row, now)
             return False
         if token in row.stop_ids:

@@ -29,6 +29,7 @@ _THREADS: Final = 2
 # llguidance's words for a token that its mask does not allow. All else that stops it is a limit of the grammar's own.
 _MISFIT: Final = "doesn't satisfy the grammar"
 _SHOWN_LENGTH: Final = 600
+_MOST_SLOW_MASKS: Final = 3
 # Beside llguidance's own bounds: a state of its lexer takes 1-2 kB, and the work of a token grows with the square of
 # a row's items. A closed object may have about 240 optional properties, and needs four items for each.
 _LIMITS: Final = LLParserLimits(max_lexer_states=20_000, max_items_in_row=1_000, verbose_errors=False)
@@ -70,13 +71,15 @@ class GrammarTokenizer:
 
 
 class RowGrammar:
-    """Where one row stands in its grammar."""
+    """Where one row stands in its grammar. is_ahead: it has taken a token that the row has not been told yet."""
 
-    __slots__ = ("_is_slow", "_matcher")
+    __slots__ = ("_is_slow", "_matcher", "_slow_masks", "is_ahead")
 
     def __init__(self, matcher: LLMatcher) -> None:
         self._matcher = matcher
         self._is_slow = False
+        self._slow_masks = 0
+        self.is_ahead = False
 
     @property
     def matcher(self) -> LLMatcher:
@@ -91,8 +94,8 @@ class RowGrammar:
     @property
     def fault(self) -> EngineError | None:
         """DECODE_FAILED when the matcher was given what does not fit, INVALID_REQUEST when it has hit a limit."""
-        if self._is_slow:
-            return EngineError(ErrorCode.INVALID_REQUEST, "the grammar is too ambiguous: it takes too long for a token")
+        if self._is_slow or self._slow_masks >= _MOST_SLOW_MASKS:
+            return EngineError(ErrorCode.INVALID_REQUEST, "the grammar is too slow: its tokens take too long")
         if not self._matcher.is_error():
             return None
         why = self._matcher.get_error()[:_SHOWN_LENGTH]
@@ -114,7 +117,18 @@ class RowGrammar:
         return self._matcher.is_error() or self._matcher.validate_tokens([token]) == 1
 
     def take(self, token: int) -> None:
-        """Advances by one token; one that is not allowed here is a fault from now on."""
+        """Advances by one token, unless it has already; one that is not allowed here is a fault from now on."""
+        if not self.is_ahead:
+            self.take_ahead(token)
+        self.is_ahead = False
+
+    def charge(self, cpu_s: float) -> None:
+        """A token with its mask took so many seconds of a processor. One may be slow where states are new."""
+        self._slow_masks += cpu_s > MAX_TOKEN_CPU_S
+
+    def take_ahead(self, token: int) -> None:
+        """Advances by a token that the row will be told of later."""
+        self.is_ahead = True
         began_s = time.thread_time()
         self._matcher.consume_token(token)
         self._is_slow |= time.thread_time() - began_s > MAX_TOKEN_CPU_S

@@ -4,23 +4,37 @@ Owns what a mask lets through, the row's own limits on its end included; where a
 """
 
 import os
+import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final
 
 import mlx.core as mx
 import numpy as np
 from llguidance import LLExecutor
-from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask_par
+from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask, fill_next_token_bitmask_par
 from numpy.typing import NDArray
 
 from engine.row import Row
-from engine.sampling.grammar import GrammarTokenizer
+from engine.sampling.grammar import GrammarTokenizer, RowGrammar
+from engine.sampling.grammar_probe import MAX_TOKEN_CPU_S
 
 MAX_THREADS: Final = 4
 _WORD_BITS: Final = 32
-_SIGN: Final = 0x8000_0000
-# The bits of float32's infinity: with the sign bit set it is the negative one.
-_INFINITY: Final = 0x7F80_0000
+_LOOKED_UP_BITS: Final = 16
+
+# [C, W], one bit a token, set where it is allowed.
+Words = NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One row's. token: what it takes first, None for nothing. withheld: what would end it before it may."""
+
+    grammar: RowGrammar
+    token: int | None
+    withheld: frozenset[int]
 
 
 class GrammarMasks:
@@ -29,56 +43,87 @@ class GrammarMasks:
     def __init__(self, tokenizer: GrammarTokenizer) -> None:
         self._trie = tokenizer.trie
         self._eos_ids = tokenizer.eos_ids
-        self._executor: LLExecutor | None = None
-        self._shifts = mx.arange(_WORD_BITS - 1, -1, -1, dtype=mx.uint32)
+        self._thread: ThreadPoolExecutor | None = None
+        self._filler: LLExecutor | None = None
+        self._is_wary = False
+        self._tables: dict[mx.Dtype, mx.array] = {}
 
-    def laid_over(self, logits: mx.array, rows: Sequence[Row]) -> mx.array:
-        """Logits [B, V] in which tokens that a row's grammar does not allow are -inf; other rows' stay as they are.
+    def start(self, rows: Sequence[Row], unread: Sequence[int | None]) -> Future[Words]:
+        """Sets the threads to fill the masks of rows in grammars, each after its unread token if it has one.
 
-        The array given is changed in place. A grammar at its limits says so when its next token is taken.
+        A token that ends its row, or was not possible, is not taken. Until the masks are there nobody else may
+        touch these rows. A grammar at its limits says so when its next token is taken.
         """
-        places = [place for place, row in enumerate(rows) if row.grammar is not None]
-        if not places:
-            return logits
-        allowed = mx.array(self._filled([rows[place] for place in places]))
-        limited = mx.minimum(logits[mx.array(places)], self._ceilings(allowed, logits))
-        if len(places) == len(rows):
-            return limited
-        # Row by row: on CPU a scatter takes four times as long.
-        for index, place in enumerate(places):
-            logits[place : place + 1] = limited[index : index + 1]
-        return logits
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="masks")
+            self._filler = LLExecutor(min(MAX_THREADS, os.cpu_count() or 1))
+        return self._thread.submit(self._filled, rows, unread)
 
-    def _filled(self, rows: Sequence[Row]) -> NDArray[np.uint32]:
-        """[R, ceil(V / 32)]: one bit a token, set where it is allowed. Waits for the threads."""
-        assert self._trie is not None, "without a tokenizer no row has a grammar"
-        if self._executor is None:
-            self._executor = LLExecutor(min(MAX_THREADS, os.cpu_count() or 1))
-        masks = allocate_token_bitmask(len(rows), self._trie.vocab_size)
-        matchers = [(row.grammar.matcher, place) for place, row in enumerate(rows) if row.grammar is not None]
-        fill_next_token_bitmask_par(self._executor, matchers, masks)
-        words = masks.view(np.uint32)
-        for mask, row in zip(words, rows, strict=True):
-            _withhold(mask, self._withheld_ids(row))
-        return words
+    def laid_over(self, logits: mx.array, words: Words) -> mx.array:
+        """Logits [C, V] in which tokens that a row's grammar does not allow are -inf."""
+        penalties = self._table(logits.dtype)[mx.array(words.view(np.uint16))].reshape(len(words), -1)
+        missing = logits.shape[-1] - penalties.shape[-1]
+        if missing > 0:
+            penalties = mx.pad(penalties, [(0, 0), (0, missing)], constant_values=-mx.inf)
+        return logits + penalties[:, : logits.shape[-1]]
+
+    def _table(self, dtype: mx.Dtype) -> mx.array:
+        """[65,536, 16]: what a mask's next 16 bits add to 16 logits. One look-up is the fewest launches on a GPU."""
+        if dtype not in self._tables:
+            bits = np.arange(1 << _LOOKED_UP_BITS)[:, None] >> np.arange(_LOOKED_UP_BITS) & 1
+            self._tables[dtype] = mx.where(mx.array(bits == 1), 0.0, -mx.inf).astype(dtype)
+        return self._tables[dtype]
+
+    def _work(self, row: Row, token: int | None) -> _Work:
+        assert row.grammar is not None, "only rows in grammars have masks"
+        is_taken = token is not None and token not in row.stop_ids and not row.is_dead_end(token)
+        return _Work(row.grammar, token if is_taken else None, self._withheld_ids(row))
 
     def _withheld_ids(self, row: Row) -> frozenset[int]:
-        """What would end the row before it may end by itself."""
         if row.drawn < row.submit.min_tokens:
             return row.stop_ids
         return self._eos_ids if row.submit.ignore_eos else frozenset()
 
-    def _ceilings(self, allowed: mx.array, logits: mx.array) -> mx.array:
-        """[R, V] of the logits' type: +inf where a bit of [R, W] uint32 is set, -inf where not and beyond them."""
-        signs = ((~allowed)[:, :, None] << self._shifts) & mx.array(_SIGN, mx.uint32)
-        ceilings = (signs | mx.array(_INFINITY, mx.uint32)).view(mx.float32).reshape(allowed.shape[0], -1)
-        missing = logits.shape[-1] - ceilings.shape[-1]
-        if missing > 0:
-            ceilings = mx.pad(ceilings, [(0, 0), (0, missing)], constant_values=-mx.inf)
-        return ceilings[:, : logits.shape[-1]].astype(logits.dtype)
+    def _filled(self, rows: Sequence[Row], unread: Sequence[int | None]) -> Words:
+        """Runs in the thread."""
+        assert self._trie is not None, "without a tokenizer no row has a grammar"
+        assert self._filler is not None
+        work = [self._work(*each) for each in zip(rows, unread, strict=True)]
+        masks = allocate_token_bitmask(len(work), self._trie.vocab_size)
+        # All at once while they are quick; else one by one, for only so it is seen which of them is not.
+        if self._is_wary or len(work) < 2:
+            self._is_wary = max(_filled_alone(each, masks, index) for index, each in enumerate(work)) > MAX_TOKEN_CPU_S
+        else:
+            began_s = time.monotonic()
+            _fill_together(self._filler, work, masks)
+            self._is_wary = time.monotonic() - began_s > MAX_TOKEN_CPU_S
+        words = masks.view(np.uint32)
+        for mask, each in zip(words, work, strict=True):
+            _withhold(mask, each.withheld)
+        return words
 
 
-def _withhold(mask: NDArray[np.uint32], ids: frozenset[int]) -> None:
+def _fill_together(filler: LLExecutor, work: list[_Work], masks: NDArray[np.int32]) -> None:
+    taking = [(each.grammar, each.token) for each in work if each.token is not None]
+    if taking:
+        filler.consume_token_par([(grammar.matcher, token) for grammar, token in taking])
+    for grammar, _ in taking:
+        grammar.is_ahead = True
+    fill_next_token_bitmask_par(filler, [(each.grammar.matcher, index) for index, each in enumerate(work)], masks)
+
+
+def _filled_alone(work: _Work, masks: NDArray[np.int32], index: int) -> float:
+    """Fills one row's mask. Returns what it took: seconds of a processor."""
+    began_s = time.thread_time()
+    if work.token is not None:
+        work.grammar.take_ahead(work.token)
+    fill_next_token_bitmask(work.grammar.matcher, masks, index)
+    cpu_s = time.thread_time() - began_s
+    work.grammar.charge(cpu_s)
+    return cpu_s
+
+
+def _withhold(mask: Words, ids: frozenset[int]) -> None:
     """Clears bits, unless none would be left: where the grammar allows only an end, the row ends."""
     if not ids:
         return

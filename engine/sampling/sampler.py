@@ -86,6 +86,11 @@ class SamplingPlan:
     has_xtc: bool
     _parts: _Parts | None = None
 
+    @property
+    def is_argmax(self) -> bool:
+        """Whether every row is greedy, with all other settings at their defaults."""
+        return not self.has_minimum and all(_is_argmax(row) for row in self.rows)
+
     def parts(self, vocabulary_size: int) -> _Parts:
         """Made at the first step, when the register and the rows' tokens fit together."""
         if self._parts is None:
@@ -163,6 +168,13 @@ def _drawn_alike(logits: mx.array, alike: _Draw) -> mx.array:
 def _of(values: mx.array, at: mx.array) -> mx.array:
     """The rows `at` of values; at holds places in ascending order."""
     return values if at.size == values.shape[0] else values[at]
+
+
+def _is_argmax(row: Row) -> bool:
+    sampling = row.submit.sampling
+    has_bans = bool(sampling.logit_bias or sampling.bad_words or sampling.allowed_ids)
+    changes_logits = has_bans or penalties.is_penalised(row)
+    return sampling.temperature <= 0 and not changes_logits and row.submit.logprobs is None
 
 
 # --- plans ------------------------------------------------------------------------------------------

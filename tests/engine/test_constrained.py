@@ -220,25 +220,27 @@ def test_a_loop_that_only_compiles_waits_for_mail(driver: LoopDriver, monkeypatc
     assert driver.loop._admission.compiling_rows == 0
 
 
-def test_masks_are_filled_between_read_and_sample(
+def test_masks_are_filled_beside_the_forward(
     driver: LoopDriver, events: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside a grammar: forward n launched, n-1 read, masks filled, sample n launched; without: sample before read."""
-    for name in ("launch_logits", "fill"):
-        owner, attribute = (GrammarMasks, "_filled") if name == "fill" else (decode, name)
-        original = getattr(owner, attribute)
+    """Beside a grammar: forward n built, n-1 read, masks begun, n launched, the rest sampled once they are there.
+
+    Without: sample n before the read.
+    """
+    for owner, name in ((GrammarMasks, "start"), (GrammarMasks, "laid_over"), (decode, "launch_split")):
+        original = getattr(owner, name)
 
         def recording(*arguments: Any, name: str = name, original: Any = original) -> Any:
             events.append(name)
             return original(*arguments)
 
-        monkeypatch.setattr(owner, attribute, recording)
+        monkeypatch.setattr(owner, name, recording)
     driver.submit("free", prompt_of(5), max_tokens=100)
     driver.submit("number", prompt_of(5), grammar=Grammar(kind="regex", text="[0-9]{1,90}"), ignore_eos=True)
     driver.turn(3)
     events.clear()
     driver.turn(3)
-    assert events == ["launch_forward", "launch_logits", "read", "fill", "launch_sample"] * 3
+    assert events == ["launch_forward", "read", "start", "launch_split", "laid_over"] * 3
     driver.cancel("number")
     driver.turn(2)
     events.clear()
@@ -268,10 +270,8 @@ def test_a_matcher_at_its_limit_ends_its_row_alone(driver: LoopDriver, monkeypat
     """A row whose logits are all impossible is refused by its grammar: an error, and the free row goes on."""
     original = GrammarMasks.laid_over
 
-    def closing(masks: GrammarMasks, logits: mx.array, rows: Any) -> mx.array:
-        laid = original(masks, logits, rows)
-        laid[[row.key.id for row in rows].index("broken")] = -mx.inf
-        return laid
+    def closing(masks: GrammarMasks, logits: mx.array, words: Any) -> mx.array:
+        return mx.full(original(masks, logits, words).shape, -mx.inf)
 
     driver.submit("free", prompt_of(5), max_tokens=20)
     driver.submit("broken", prompt_of(5), grammar=Grammar(kind="regex", text="[0-9]{1,90}"))

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine import decode, prefill
+from engine import decode, loop, prefill
+from engine.constrained import MaskedStep
 from engine.jump import LEAST_TOKENS
 from protocol.messages import Grammar, LogprobsWanted
 from protocol.sampling import Sampling
@@ -147,3 +148,20 @@ def test_a_jump_waits_for_no_device(monkeypatch: pytest.MonkeyPatch, events: lis
     assert len(tokens) > 8
     assert reads == []
     assert events.count("launch_sample") == 0
+
+
+def test_a_jump_waits_for_the_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their threads own the grammar until then, also in the step after a jump, which has nothing to read."""
+    order: list[str] = []
+    for owner, name in ((MaskedStep, "wait"), (loop, "jump_forward")):
+        original = getattr(owner, name)
+
+        def recording(*arguments: Any, name: str = name, original: Any = original) -> Any:
+            order.append(name)
+            return original(*arguments)
+
+        monkeypatch.setattr(owner, name, recording)
+    said(new_driver())
+    jumps = [index for index, name in enumerate(order) if name == "jump_forward"]
+    assert len(jumps) > 5
+    assert {order[index - 1] for index in jumps} == {"wait"}

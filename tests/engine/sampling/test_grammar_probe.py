@@ -22,7 +22,7 @@ LETTERS_OR_MANY = 'start: "b" | "c" "a"{1000000}'
 @pytest.mark.parametrize(
     ("kind", "text", "words"),
     [
-        ("regex", "a{1000000}", "too many expressions"),
+        ("regex", "a{1000000}", "too"),
         ("regex", "(a{1000}){1000}", "too"),
         ("regex", "[bc]a{1000000}", "too many states"),
         ("lark", 'start: "a"{1000000}', "Too many items"),

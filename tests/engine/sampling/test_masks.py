@@ -1,13 +1,17 @@
-"""Masks let through what the grammar allows, on the rows that have one, whatever the width of the logits."""
+"""Masks let through what a row's grammar allows, after the token that is still to be told, at any width of logits."""
+
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 import pytest
 
 from engine.row import Row, RowKey, make_row
+from engine.sampling.grammar import RowGrammar
 from engine.sampling.masks import GrammarMasks
 from protocol.codec import pack_ids
 from protocol.messages import Submit, SubmitId, TokenPrompt
+from protocol.sampling import Sampling
 from tests.fakes.grammars import EOS_ID, VOCABULARY_SIZE, compiled, grammar_tokenizer, token_ids
 from tests.fakes.loop_driver import facts_of
 from tests.fakes.models import tiny_model
@@ -15,14 +19,14 @@ from tests.fakes.models import tiny_model
 DIGITS = frozenset(token_ids("0123456789"))
 
 
-def row_of(pattern: str | None, taken: str = "") -> Row:
-    """A row in the grammar of a regular expression, or a free one."""
-    submit = Submit(epoch="e", id=SubmitId("r"), group="r", model="model", prompt=TokenPrompt(ids=pack_ids([1])))
+def row_of(pattern: str, taken: str = "", **changes: Any) -> Row:
+    """A row in the grammar of a regular expression."""
+    prompt = TokenPrompt(ids=pack_ids([1]))
+    submit = Submit(epoch="e", id=SubmitId("r"), group="r", model="model", prompt=prompt, **changes)
     row = make_row(RowKey(b"c", submit.id), submit, facts_of(tiny_model("llama"), eos_ids=(EOS_ID,)), 0.0)
-    if pattern is not None:
-        row.grammar = compiled("regex", pattern)
-        for token in token_ids(taken):
-            row.grammar.take(token)
+    row.grammar = compiled("regex", pattern)
+    for token in token_ids(taken):
+        row.grammar.take(token)
     return row
 
 
@@ -31,30 +35,77 @@ def allowed(logits: mx.array) -> list[frozenset[int]]:
     return [frozenset(np.flatnonzero(line > -np.inf).tolist()) for line in np.array(logits.astype(mx.float32))]
 
 
-@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16])
+def laid(rows: list[Row], logits: mx.array, unread: list[int | None] | None = None) -> mx.array:
+    """Logits under the rows' masks."""
+    masks = GrammarMasks(grammar_tokenizer())
+    return masks.laid_over(logits, masks.start(rows, unread or [None] * len(rows)).result())
+
+
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16, mx.float16])
 @pytest.mark.parametrize("width", [VOCABULARY_SIZE, VOCABULARY_SIZE + 37, VOCABULARY_SIZE - 100])
-def test_only_constrained_rows_change(width: int, dtype: mx.Dtype) -> None:
-    """Free rows keep every logit; a constrained row keeps the values of what its grammar allows."""
-    rows = [row_of(None), row_of("[0-9]+"), row_of(None), row_of("[0-9]+", "7")]
-    logits = mx.random.normal((4, width), key=mx.random.key(1)).astype(dtype)
+def test_what_a_grammar_allows_keeps_its_value(width: int, dtype: mx.Dtype) -> None:
+    """All else is impossible, also beyond the tokenizer; the logits' type stays."""
+    rows = [row_of("[0-9]+"), row_of("[0-9]+", "7")]
+    logits = mx.random.normal((2, width), key=mx.random.key(1)).astype(dtype)
     before = np.array(logits.astype(mx.float32))
-    laid = GrammarMasks(grammar_tokenizer()).laid_over(logits, rows)
-    assert laid.dtype == dtype
-    everything = frozenset(range(width))
+    masked = laid(rows, logits)
+    assert masked.dtype == dtype
     digits = frozenset(id_ for id_ in DIGITS if id_ < width)
-    assert allowed(laid) == [everything, digits, everything, digits | {EOS_ID}]
-    after = np.array(laid.astype(mx.float32))
+    assert allowed(masked) == [digits, digits | {EOS_ID}]
+    after = np.array(masked.astype(mx.float32))
     assert np.array_equal(after[after > -np.inf], before[after > -np.inf])
 
 
-def test_without_a_grammar_nothing_is_built() -> None:
-    """Free rows get the very array back."""
-    logits = mx.zeros((2, VOCABULARY_SIZE))
-    assert GrammarMasks(grammar_tokenizer()).laid_over(logits, [row_of(None), row_of(None)]) is logits
+@pytest.mark.parametrize("count", [1, 3])
+def test_each_row_follows_its_own_grammar(count: int) -> None:
+    """Alone, which is filled in another way, and together."""
+    rows = [row_of("[0-9]+"), row_of("ab", "a"), row_of("[0-9]", "3")][:count]
+    expected = [DIGITS, frozenset(token_ids("b")), frozenset({EOS_ID})][:count]
+    assert allowed(laid(rows, mx.zeros((count, VOCABULARY_SIZE)))) == expected
 
 
-def test_a_batch_of_constrained_rows_alone() -> None:
-    """Each row follows its own grammar."""
-    rows = [row_of("[0-9]+"), row_of("ab", "a"), row_of("[0-9]", "3")]
-    laid = GrammarMasks(grammar_tokenizer()).laid_over(mx.zeros((3, VOCABULARY_SIZE)), rows)
-    assert allowed(laid) == [DIGITS, frozenset(token_ids("b")), frozenset({EOS_ID})]
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_mask_is_that_after_the_unread_token(count: int) -> None:
+    """It is taken in the threads, once: the row that is told of it later does not take it again."""
+    rows = [row_of("abc", "a"), row_of("[0-9]b")][:count]
+    unread: list[int | None] = [*token_ids("b"), *token_ids("5")][:count]
+    expected = [frozenset(token_ids("c")), frozenset(token_ids("b"))][:count]
+    assert allowed(laid(rows, mx.zeros((count, VOCABULARY_SIZE)), unread)) == expected
+    for row, token in zip(rows, unread, strict=True):
+        assert row.grammar is not None
+        assert token is not None
+        assert row.grammar.is_ahead
+        row.grammar.take(token)
+        assert not row.grammar.is_ahead
+        assert row.grammar.fault is None
+    assert allowed(laid(rows, mx.zeros((count, VOCABULARY_SIZE)))) == expected
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_token_that_ends_its_row_is_not_taken(count: int) -> None:
+    """A stop token of the client's, an end of text, and one that was not possible."""
+    (digit,) = token_ids("1")
+    for settings in ({"stop_ids": (digit,)}, {"sampling": Sampling(bad_words=((digit,),))}):
+        rows = [row_of("112", **settings) for _ in range(count)]
+        masked = laid(rows, mx.zeros((count, VOCABULARY_SIZE)), [digit] * count)
+        assert allowed(masked) == [frozenset({digit})] * count
+        assert [row.grammar is not None and row.grammar.is_ahead for row in rows] == [False] * count
+
+
+def test_a_slow_grammar_is_found_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first slow mask of a batch makes each row's be timed; the row whose tokens stay slow has a fault."""
+    monkeypatch.setattr("engine.sampling.masks.MAX_TOKEN_CPU_S", 0.0)
+    costs = {"slow": 0.06, "quick": 0.0}
+    rows = {"slow": row_of("[0-9]+"), "quick": row_of("[0-9]+")}
+    original = RowGrammar.charge
+
+    def charging(grammar: RowGrammar, _: float) -> None:
+        original(grammar, next(costs[name] for name, row in rows.items() if row.grammar is grammar))
+
+    monkeypatch.setattr(RowGrammar, "charge", charging)
+    masks = GrammarMasks(grammar_tokenizer())
+    faults = []
+    for _ in range(5):
+        masks.start(list(rows.values()), [None, None]).result()
+        faults.append([row.grammar is not None and row.grammar.fault is not None for row in rows.values()])
+    assert faults == [[False, False], [False, False], [False, False], [True, False], [True, False]]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.step import Schedule, measured
-from bench.step_runners import Constrained, OurTurn, fixed_prompts
+from bench.step_runners import Constrained, StaggeredTurn, fixed_prompts
 
 # isort: split
 from engine.model.load import load_model
@@ -38,13 +38,13 @@ RECORDS: Final[dict[str, Any]] = {
 _RECORDS_GRAMMAR: Final = Grammar(kind="json_schema", text=json.dumps(RECORDS))
 
 
-class FreeTurn(OurTurn):
+class FreeTurn(StaggeredTurn):
     """Every row is free."""
 
     name = "free"
 
 
-class ConstrainedTurn(OurTurn):
+class ConstrainedTurn(StaggeredTurn):
     """Some rows follow a grammar."""
 
     name = "constrained"

@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.step import BASELINE, Schedule, measured, ratios
-from bench.step_runners import BareLoop, LibraryGenerator, OurDecode, OurTurn, Runner, Wanted, fixed_prompts
+from bench.step_runners import (
+    BareLoop,
+    LibraryGenerator,
+    OurDecode,
+    OurTurn,
+    Runner,
+    StaggeredTurn,
+    Wanted,
+    fixed_prompts,
+)
 
 # isort: split
 from engine.model.load import load_model
@@ -62,6 +71,7 @@ def run_mix(model: Any, name: str, rows: int, schedule: Schedule) -> MixFigures:
         BareLoop(model, prompts),
         OurDecode(model, prompts, wanted),
         OurTurn(model, prompts, wanted=wanted),
+        StaggeredTurn(model, prompts, wanted=wanted),
     ]
     if name not in _NOT_THE_LIBRARYS:
         runners.append(LibraryGenerator(model, prompts, wanted))
@@ -76,7 +86,7 @@ def run_mix(model: Any, name: str, rows: int, schedule: Schedule) -> MixFigures:
         generator_over={
             runner: statistics.median(theirs / own for theirs, own in zip(generator, times, strict=True))
             for runner, times in step_ms.items()
-            if generator and runner in (OurDecode.name, OurTurn.name)
+            if generator and runner in (OurDecode.name, OurTurn.name, StaggeredTurn.name)
         },
     )
 

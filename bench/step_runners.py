@@ -142,7 +142,10 @@ class Constrained:
 
 
 class OurTurn:
-    """A whole turn of our loop: hear, decode, take each token, tell (encoded, then dropped)."""
+    """A whole turn of our loop: hear, decode, take each token, tell (encoded, then dropped).
+
+    All prompts prefill as one chunk, so that no row is padded, as none is in the other runners.
+    """
 
     name = "turn"
 
@@ -153,6 +156,7 @@ class OurTurn:
         constrained: Constrained | None = None,
         *,
         wanted: Sequence[Wanted] = (),
+        chunk_prompts: int | None = None,
     ) -> None:
         submits = _submits(prompts, wanted)
         grammars = GrammarCompiler(_NO_GRAMMAR if constrained is None else constrained.tokenizer)
@@ -169,7 +173,7 @@ class OurTurn:
                 board=StatusBoard(_EPOCH, 0),
                 facts=_facts(model),
                 stop=threading.Event(),
-                chunk_tokens=PROMPT_TOKENS,
+                chunk_tokens=PROMPT_TOKENS * (chunk_prompts or len(prompts)),
                 grace_s=0.0,
                 weights_bytes=_weights_bytes(model),
                 grammars=grammars,
@@ -185,6 +189,25 @@ class OurTurn:
     def settle(self) -> None:
         """Waits for all that is launched."""
         mx.synchronize()
+
+
+class StaggeredTurn(OurTurn):
+    """The same where a chunk holds one prompt: rows join at different steps, so their columns differ.
+
+    They then need a mask and offsets of their own, as rows have that do not arrive together.
+    """
+
+    name = "staggered"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        prompts: list[list[int]],
+        constrained: Constrained | None = None,
+        *,
+        wanted: Sequence[Wanted] = (),
+    ) -> None:
+        super().__init__(model, prompts, constrained, wanted=wanted, chunk_prompts=1)
 
 
 class LibraryGenerator:

@@ -24,9 +24,9 @@ def test_every_mix_runs(tmp_path: Path, name: str) -> None:
         figures = run_mix(load_model(Settings(model=str(folder)), folder).model, name, 3, Schedule(1, 2))
     finally:
         mx.enable_compile()
-    assert {"decode", "turn"} <= figures.over_bare.keys()
+    assert {"decode", "turn", "staggered"} <= figures.over_bare.keys()
     assert ("generator" in figures.step_ms) == (name not in ("penalties", "one_logprobs"))
-    assert set(figures.generator_over) == ({"decode", "turn"} if "generator" in figures.step_ms else set())
+    assert set(figures.generator_over) == ({"decode", "turn", "staggered"} if "generator" in figures.step_ms else set())
     assert min(figures.step_ms.values()) > 0
 
 

@@ -8,7 +8,8 @@ pytest.importorskip("mlx.core")
 
 from bench.random_model import TINY_LLAMA, build_random_model
 from bench.step import Schedule, measured, ratios, run_model
-from bench.step_runners import RUNNERS, fixed_prompts
+from bench.step_runners import RUNNERS, OurTurn, StaggeredTurn, fixed_prompts
+from tests.fakes.models import tiny_model
 
 
 class _Fake:
@@ -57,3 +58,12 @@ def test_prompts_are_fixed() -> None:
     prompts = fixed_prompts(3, 512)
     assert prompts == fixed_prompts(3, 512)
     assert len({tuple(prompt) for prompt in prompts}) == 3
+
+
+def test_a_turn_is_unpadded_and_a_staggered_one_is_not() -> None:
+    """What the bare loop is compared with has no mask; what rows need that join one after another is another runner."""
+    model = tiny_model("llama")
+    prompts = fixed_prompts(8, model.args.vocab_size)
+    for make, is_padded in ((OurTurn, False), (StaggeredTurn, True)):
+        (group,) = make(model, prompts)._loop._batch.groups
+        assert (len(group.rows), group.layout.is_padded) == (8, is_padded)

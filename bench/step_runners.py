@@ -25,6 +25,8 @@ from engine.batch import Batch, Group
 from engine.cache.registry import kinds_of
 from engine.loop import EngineLoop
 from engine.mailbox import Client, Heard, SubmitHeard
+from engine.model.adapters import Adapters
+from engine.mounts import Mounter
 from engine.parts import LoopParts
 from engine.row import Row, RowKey, make_row
 from engine.sampling.grammar import GrammarCompiler, GrammarTokenizer
@@ -166,9 +168,12 @@ class OurTurn:
             for index in range(0, len(submits), constrained.every):
                 submits[index] = msgspec.structs.replace(submits[index], grammar=constrained.grammar)
         self._mailbox = _DeafMailbox(submits)
+        adapters = Adapters(model)
         self._loop = EngineLoop(
             LoopParts(
                 model=model,
+                adapters=adapters,
+                mounter=Mounter(adapters, None, ""),
                 mailbox=self._mailbox,  # pyright: ignore[reportArgumentType]  # what the loop uses of a Mailbox
                 board=StatusBoard(_EPOCH, 0),
                 facts=_facts(model),

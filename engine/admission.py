@@ -124,8 +124,6 @@ class Admission:
             raise EngineError(
                 ErrorCode.MODEL_NOT_FOUND, f"{submit.model} is not served here; {self._facts.id} is", param="model"
             )
-        if submit.adapter is not None:
-            raise EngineError(ErrorCode.UNSUPPORTED, "adapter is not supported by this engine yet", param="adapter")
         if submit.priority:
             raise EngineError(
                 ErrorCode.UNSUPPORTED, f"priority {submit.priority}: only 0 is supported yet", param="priority"

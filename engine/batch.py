@@ -10,13 +10,14 @@ from engine.cache.columns import capacity_for
 from engine.cache.layout import Layout
 from engine.cache.registry import kinds_of
 from engine.grouping import StepCost
+from engine.model.adapters import Adapter
 from engine.row import Row
 from engine.sampling.sampler import SamplingPlan, plan_sampling
 from engine.sampling.split import SplitPlan, plan_split
 
 
 class Group:
-    """Rows that share each forward. Order of rows = order on the batch axis.
+    """Rows that share each forward, and so have the same adapter. Order of rows = order on the batch axis.
 
     register: what the rows forward next, [B] uint32: the last sampled tokens, in general not read yet,
     or the last tokens of their prompts. One row has solo caches; two or more have batched ones.
@@ -53,6 +54,11 @@ class Group:
         group.caches = [kind.blank(group.layout) for kind in kinds]
         group._seat(rows, mx.array([row.to_prefill[-1] for row in rows], dtype=mx.uint32))
         return group
+
+    @property
+    def adapter(self) -> Adapter | None:
+        """Of all its rows, of which there is at least one."""
+        return self.rows[0].adapter
 
     @property
     def allocated_bytes(self) -> int:
@@ -181,15 +187,19 @@ class Batch:
 
     def join(self, joiners: list[Group]) -> None:
         """Takes prefilled rows in: each where it adds least, or all anew where the cost rule says so."""
-        parts = [*self.groups, *joiners]
+        alike = _by_adapter([*self.groups, *joiners])
+        self.groups = [group for parts in alike for group in self._joined(parts, set(joiners))]
+
+    def _joined(self, parts: list[Group], joiners: set[Group]) -> list[Group]:
+        """parts: groups and joiners that may share a forward."""
         if len(parts) < 2:
-            self.groups = parts
-            return
+            return parts
         cost = self._step_cost(parts[0])
-        homes: list[list[Group]] = [[group] for group in self.groups]
-        for joiner in joiners:
-            _place(joiner, homes, cost)
-        self._arrange([[row for group in home for row in group.rows] for home in homes], parts, cost)
+        homes: list[list[Group]] = [[part] for part in parts if part not in joiners]
+        for joiner in parts:
+            if joiner in joiners:
+                _place(joiner, homes, cost)
+        return _arranged([[row for group in home for row in group.rows] for home in homes], parts, cost)
 
     def leave(self, leavers: Iterable[Row]) -> None:
         """Drops rows wherever they are, and groups that become empty; those left merge where that costs less."""
@@ -199,22 +209,32 @@ class Batch:
             group.leave(gone)
         self.groups = [group for group in self.groups if group.rows]
         if len(self.groups) > 1 and len(self) < rows_before:
-            self._arrange([group.rows for group in self.groups], self.groups, self._step_cost(self.groups[0]))
+            alike = _by_adapter(self.groups)
+            self.groups = [group for parts in alike for group in self._joined(parts, set())]
 
     def _step_cost(self, sample: Group) -> StepCost:
         return StepCost(self._weights_bytes, lambda width: sum(sample.layer_bytes(width)))
 
-    def _arrange(self, homes: list[list[Row]], parts: list[Group], cost: StepCost) -> None:
-        """Rows of `parts` into `homes`, or into the best partition when that is enough cheaper."""
-        lengths = {row: length for part in parts for row, length in zip(part.rows, part.lengths, strict=True)}
-        rows = list(lengths)
-        best = cost.best(list(lengths.values()))
-        better = [[rows[index] for index in sorted(indices)] for indices in best]
-        if cost.is_worth(
-            [[lengths[row] for row in home] for home in better], [[lengths[row] for row in home] for home in homes]
-        ):
-            homes = better
-        self.groups = [_gathered(set(home), parts) for home in homes]
+
+def _by_adapter(groups: list[Group]) -> list[list[Group]]:
+    """Groups whose rows may share a forward, together."""
+    alike: dict[Adapter | None, list[Group]] = {}
+    for group in groups:
+        alike.setdefault(group.adapter, []).append(group)
+    return list(alike.values())
+
+
+def _arranged(homes: list[list[Row]], parts: list[Group], cost: StepCost) -> list[Group]:
+    """Rows of `parts` into `homes`, or into the best partition when that is enough cheaper."""
+    lengths = {row: length for part in parts for row, length in zip(part.rows, part.lengths, strict=True)}
+    rows = list(lengths)
+    best = cost.best(list(lengths.values()))
+    better = [[rows[index] for index in sorted(indices)] for indices in best]
+    if cost.is_worth(
+        [[lengths[row] for row in home] for home in better], [[lengths[row] for row in home] for home in homes]
+    ):
+        homes = better
+    return [_gathered(set(home), parts) for home in homes]
 
 
 def _place(joiner: Group, homes: list[list[Group]], cost: StepCost) -> None:

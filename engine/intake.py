@@ -45,12 +45,14 @@ class Intake:
             if key in self._roster.rows:
                 raise EngineError(ErrorCode.DUPLICATE_ID, f"{key.id} is running already", param="id")
             self._admission.check(submit)
+            adapter = self._parts.adapters.find(submit.adapter)
             compiling = None if submit.grammar is None else self._parts.grammars.start(submit.grammar)
         except EngineError as error:
             self._reject(key, error)
             return
         row = make_row(key, submit, self._parts.facts, time.monotonic())
         row.compiling = compiling
+        row.adapter = adapter
         row.decodes_alone = self._parts.cache_plan.must_decode_alone(row.prompt_tokens + row.limit)
         self._roster.add(row)
         self._admission.queue(row)

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Final, NamedTuple, assert_never
 
 import mlx.core as mx
@@ -13,10 +14,11 @@ from engine import decode, prefill
 from engine.admission import Admission
 from engine.batch import Batch, Group
 from engine.constrained import MaskedStep, launch_beside_masks, launch_rest
+from engine.errors import EngineError
 from engine.gap import Gap
 from engine.intake import Intake
 from engine.jump import jump_forward
-from engine.mailbox import CancelHeard, ClientLost, SubmitHeard
+from engine.mailbox import CancelHeard, ClientLost, ControlHeard, SubmitHeard
 from engine.memory import Allocator
 from engine.outbox import Outbox
 from engine.parts import LoopParts
@@ -51,7 +53,7 @@ class EngineLoop:
 
     def __init__(self, parts: LoopParts) -> None:
         self._parts = parts
-        self._model = parts.model
+        self._adapters = parts.adapters
         self._mailbox = parts.mailbox
         self._board = parts.board
         self._tally = Tally()
@@ -101,6 +103,8 @@ class EngineLoop:
                     self._intake.queue(RowKey(heard.client, heard.submit.id), heard.submit)
                 case CancelHeard():
                     self._intake.cancel(heard.client, heard.cancel)
+                case ControlHeard():
+                    self._obey(heard)
                 case ClientLost():
                     self._end_client(heard)
                 case _:
@@ -108,6 +112,15 @@ class EngineLoop:
         self._end_late_rows(time.monotonic())
         self._drain()
         self._remove_ended()
+
+    def _obey(self, heard: ControlHeard) -> None:
+        try:
+            self._parts.mounter.obey(heard.control)
+        except EngineError as error:
+            self._mailbox.control_done(heard, error.message)
+        else:
+            self._board.set_adapters(self._adapters.names)
+            self._mailbox.control_done(heard, None)
 
     def _end_client(self, lost: ClientLost) -> None:
         now = time.monotonic()
@@ -165,7 +178,9 @@ class EngineLoop:
         """The row whose turn it is, or the short ones that go as one chunk."""
         now = time.monotonic()
         can_share = self._kinds is not None and all(kind.prefills_together for kind in self._kinds)
-        rows = (gap.rows_together(self._prefilling.leaders()) if can_share else []) or [self._prefilling.head]
+        head = self._prefilling.head
+        alike = takewhile(lambda row: row.adapter is head.adapter, self._prefilling.leaders())
+        rows = (gap.rows_together(alike) if can_share else []) or [head]
         for row in rows:
             row.prefill_began_at = row.prefill_began_at or now
         return rows
@@ -173,7 +188,7 @@ class EngineLoop:
     def _prefill_together(self, rows: list[Row]) -> int:
         """Returns the tokens forwarded, padding included. The last prompt tokens ride in the step that follows."""
         assert self._kinds is not None
-        group = prefill.launch_together(self._model, self._kinds, rows)
+        group = prefill.launch_together(self._adapters.model_for(rows[0].adapter), self._kinds, rows)
         self._read_beside_chunk()
         prefill.wait_for_chunk(group.caches)
         self._tally.prompt_tokens += sum(len(row.to_prefill) for row in rows)
@@ -183,8 +198,8 @@ class EngineLoop:
     def _prefill_chunk(self, row: Row) -> int:
         """Returns the tokens forwarded; a row that is through becomes ready, or ends at its first token."""
         if row.caches is None:
-            row.caches = make_prompt_cache(self._model)
-        tokens = prefill.launch_chunk(self._model, row, self._parts.chunk_tokens)
+            row.caches = make_prompt_cache(self._parts.model)
+        tokens = prefill.launch_chunk(self._adapters.model_for(row.adapter), row, self._parts.chunk_tokens)
         if tokens:
             self._read_beside_chunk()
             prefill.wait_for_chunk(row.caches)
@@ -219,8 +234,8 @@ class EngineLoop:
         """Reads the row's first token from a forward of its own."""
         with self._contained([row], ErrorCode.PREFILL_FAILED):
             if row.caches is None:
-                row.caches = make_prompt_cache(self._model)
-            token = prefill.first_token(self._model, row, self._masks)
+                row.caches = make_prompt_cache(self._parts.model)
+            token = prefill.first_token(self._adapters.model_for(row.adapter), row, self._masks)
             prefill.quantize(self._parts.cache_plan, row.caches, row.prefilled)
             if self._roster.take_token(row, token, time.monotonic()):
                 self._ready.append(Group.of_one(self._kinds, row, token))
@@ -270,7 +285,7 @@ class EngineLoop:
         with self._contained(group.rows, ErrorCode.DECODE_FAILED):
             if self._parts.cache_plan.start_tokens:
                 prefill.quantize(self._parts.cache_plan, group.caches, group.layout.width)
-            logits = decode.launch_forward(self._model, group)
+            logits = decode.launch_forward(self._adapters.model_for(group.adapter), group)
             if group.split is not None:
                 return Launched(group, register, launch_beside_masks(logits, group, self._masks))
             group.register = decode.launch_sample(logits, group)
@@ -294,7 +309,7 @@ class EngineLoop:
         group = launch.group
         if launch.masked is not None:
             launch.masked.wait()
-            if jump_forward(self._model, group, self._roster, self._parts.chunk_tokens):
+            if jump_forward(self._adapters.model_for(group.adapter), group, self._roster, self._parts.chunk_tokens):
                 return
             launch_rest(launch.masked, group, self._masks)
         for row in group.rows:

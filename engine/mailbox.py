@@ -60,7 +60,15 @@ class ClientLost:
     is_reachable: bool
 
 
-Heard = SubmitHeard | CancelHeard | ClientLost
+@dataclass(frozen=True, slots=True)
+class ControlHeard:
+    """An operator's command, from a client that holds a lease; answered by control_done()."""
+
+    client: bytes
+    control: Control
+
+
+Heard = SubmitHeard | CancelHeard | ControlHeard | ClientLost
 
 
 @dataclass(slots=True, eq=False)
@@ -72,7 +80,7 @@ class Client:
 
 
 class Mailbox:
-    """Answers Hello, Ping, FetchTokenizer and Control itself; hands Submit, Cancel and losses to the loop."""
+    """Answers Hello, Ping and FetchTokenizer itself; hands Submit, Cancel, Control and losses to the loop."""
 
     def __init__(
         self, socket: "zmq.Socket[bytes]", welcome: Welcome, tokenizer: TokenizerFiles, lease_s: float
@@ -141,6 +149,10 @@ class Mailbox:
             ),
         )
 
+    def control_done(self, heard: ControlHeard, error: str | None) -> None:
+        """Answers a command. error None: it is done."""
+        self.tell(heard.client, ControlDone(epoch=self._welcome.epoch, id=heard.control.id, error=error))
+
     def _heard(self, parts: list[bytes], now: float) -> Heard | None:
         client, *frames = parts
         if len(frames) != 1:
@@ -174,8 +186,7 @@ class Mailbox:
             case FetchTokenizer():
                 self._send_tokenizer(client, message)
             case Control():
-                error = f"{message.command} is not supported by this engine yet"
-                self.tell(client, ControlDone(epoch=self._welcome.epoch, id=message.id, error=error))
+                return ControlHeard(client, message)
             case Ping() | Hello():
                 pass
             case _:

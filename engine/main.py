@@ -25,17 +25,19 @@ from engine.heartbeat import Heartbeat, HeartbeatSettings
 from engine.loop import EngineLoop
 from engine.mailbox import Mailbox
 from engine.memory import limit_device_memory
+from engine.model.adapters import DEFAULT_NAME, Adapter, Adapters, check_folder, read_adapter
 from engine.model.facts import model_facts
 from engine.model.kv_layers import layer_count
 from engine.model.load import LoadedModel, find_model, load_model
 from engine.model.support import Support, probe_batching
 from engine.model.tokenizer_files import TOKENIZER_NAME, TokenizerFiles
+from engine.mounts import Mounter
 from engine.parts import LoopParts
 from engine.sampling.grammar import GrammarCompiler, GrammarTokenizer
 from engine.sampling.sampler import HONOURED_FIELDS
 from engine.settings import Settings
 from engine.status import StatusBoard
-from protocol.endpoint import bind_requests, lock_engine, open_runtime_folder, remove_sockets
+from protocol.endpoint import RuntimeFolder, bind_requests, lock_engine, open_runtime_folder, remove_sockets
 from protocol.errors import EXIT_BAD_SETTING, ProtocolError
 from protocol.logs import setup_logging
 from protocol.messages import PROTOCOL_VERSION, Epoch, ModelFacts, Welcome
@@ -132,7 +134,7 @@ def _run(settings: Settings, signals: StopSignals, started_s: float) -> None:
         requests = bind_requests(context, folder)
         # The last Step and the Goodbye leave in the background: closing waits for them, but not for ever.
         opened.callback(requests.close, linger=_LAST_WORDS_MS)
-        parts = _prepare(settings, board, requests, signals.stop)
+        parts = _prepare(settings, board, requests, signals.stop, folder)
         opened.callback(parts.grammars.close)
         loop = EngineLoop(parts)
         signals.can_drain = True
@@ -141,13 +143,26 @@ def _run(settings: Settings, signals: StopSignals, started_s: float) -> None:
         loop.run()
 
 
-def _prepare(settings: Settings, board: StatusBoard, requests: "zmq.Socket[bytes]", stop: threading.Event) -> LoopParts:
+def _prepare(
+    settings: Settings,
+    board: StatusBoard,
+    requests: "zmq.Socket[bytes]",
+    stop: threading.Event,
+    folder: RuntimeFolder,
+) -> LoopParts:
     """Loads and warms the model; returns what the loop that serves it is made of."""
     limit_device_memory()
     path = find_model(settings.model)
     tokenizer = TokenizerFiles.read(path, trust_remote_code=settings.trust_remote_code)
     scheme = read_scheme(settings, path, layer_count(path))
+    Mounter.check_flags(settings.adapter)
+    if settings.adapter_path is not None:
+        check_folder(Path(settings.adapter_path))
     loaded = load_model(settings, path)
+    adapters = Adapters(loaded.model, _default_adapter(settings, loaded))
+    mounter = Mounter(adapters, folder.path, str(path))
+    mounter.mount_all(settings.adapter, is_restart=settings.restarts > 0)
+    board.set_adapters(adapters.names)
     say_cpu_facts(loaded, openblas.LOADED_PATH)
     support = _warm(loaded, board, settings.max_rows, scheme)
     facts = model_facts(loaded, tokenizer, settings, support.batching, HONOURED_FIELDS)
@@ -156,6 +171,8 @@ def _prepare(settings: Settings, board: StatusBoard, requests: "zmq.Socket[bytes
     welcome = Welcome(epoch=board.epoch, protocol_version=PROTOCOL_VERSION, facts=facts, tokenizer=tokenizer.manifest)
     return LoopParts(
         model=loaded.model,
+        adapters=adapters,
+        mounter=mounter,
         mailbox=Mailbox(requests, welcome, tokenizer, settings.lease_s),
         board=board,
         facts=facts,
@@ -167,6 +184,11 @@ def _prepare(settings: Settings, board: StatusBoard, requests: "zmq.Socket[bytes
         cache_plan=support.cache_plan,
         prompt_concurrency=settings.prompt_concurrency,
     )
+
+
+def _default_adapter(settings: Settings, loaded: LoadedModel) -> Adapter | None:
+    path = settings.adapter_path
+    return None if path is None else read_adapter(loaded.model, DEFAULT_NAME, Path(path))
 
 
 def _grammar_tokenizer(tokenizer: TokenizerFiles, facts: ModelFacts) -> GrammarTokenizer:

@@ -7,6 +7,8 @@ import mlx.nn as nn
 
 from engine.cache.plan import DEFAULT_PLAN, CachePlan
 from engine.mailbox import Mailbox
+from engine.model.adapters import Adapters
+from engine.mounts import Mounter
 from engine.sampling.grammar import GrammarCompiler
 from engine.status import StatusBoard
 from protocol.messages import ModelFacts
@@ -20,6 +22,8 @@ class LoopParts:
     """
 
     model: nn.Module
+    adapters: Adapters
+    mounter: Mounter
     mailbox: Mailbox
     board: StatusBoard
     facts: ModelFacts

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from engine.errors import EngineError
+from engine.model.adapters import Adapter
 from engine.sampling.exclusions import Exclusions, exclusions_of
 from engine.sampling.grammar import CompiledGrammar, RowGrammar, row_grammar
 from protocol.codec import unpack_ids
@@ -34,9 +35,10 @@ class Row:
     to_prefill: prompt and replayed tokens. drawn: samples launched, which leads `emitted` (tokens read)
     by at most one. limit: tokens to emit at most. caches: one per layer until the row joins a batch.
     has_unread: the batch register holds a token of this row that nobody has read. decodes_alone: it can share no
-    step, so nobody else is live beside it. told: tokens emitted here, without replayed ones. unread_logprobs: of
-    samples launched and not read, oldest first. prompt_logprobs: of the prompt's tokens from its second on, as far as
-    it is prefilled, if asked for. compiling: the grammar that the row waits for; then it is its grammar.
+    step, so nobody else is live beside it. adapter: on the model in its forwards. told: tokens emitted here, without
+    replayed ones. unread_logprobs: of samples launched and not read, oldest first. prompt_logprobs: of the prompt's
+    tokens from its second on, as far as it is prefilled, if asked for. compiling: the grammar that the row waits for;
+    then it is its grammar.
     """
 
     key: RowKey
@@ -53,6 +55,7 @@ class Row:
     caches: list[Any] | None = None
     has_unread: bool = False
     decodes_alone: bool = False
+    adapter: Adapter | None = None
     prefill_began_at: float | None = None
     first_token_at: float | None = None
     compiling: CompiledGrammar | None = None
@@ -82,6 +85,7 @@ class Row:
         return (
             self.submit.group == other.submit.group
             and self.key.client == other.key.client
+            and self.adapter is other.adapter
             and self.submit.logprobs == other.submit.logprobs
             and self.to_prefill == other.to_prefill
         )

@@ -55,6 +55,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     kv_scheme: (
         Annotated[Literal["config"], Meta(description="config: bits per layer, from the model's kv_config.json")] | None
     ) = None
+    adapter_path: (
+        Annotated[str, Meta(min_length=1, description="folder of an adapter for requests that name none")] | None
+    ) = None
+    adapter: Annotated[
+        tuple[Annotated[str, Meta(min_length=1)], ...],
+        Meta(description="NAME=FOLDER: an adapter that requests may name; repeatable"),
+    ] = ()
     step_limit_s: Annotated[float, Meta(gt=0, description="age of a device step that ends the process")] = 120.0
     lease_s: Annotated[float, Meta(gt=0, description="silence after which a frontend's rows end")] = LEASE_S
     grace_s: Annotated[float, Meta(ge=0, description="time for running rows to finish at a stop")] = 30.0

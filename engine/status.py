@@ -75,6 +75,7 @@ class StatusBoard:
         self._phase = _PhaseNow("starting")
         self._served: _Served | None = None
         self._snapshot = LoopSnapshot()
+        self._adapters: tuple[str, ...] = ()
         self._turn_began_s: float | None = None
         self._samples: deque[_Sample] = deque(maxlen=_MAX_SAMPLES)
 
@@ -85,6 +86,10 @@ class StatusBoard:
     def set_model(self, model: ModelStatus, batching: Batching) -> None:
         """Names what is served; known once the model is loaded."""
         self._served = _Served(model, batching)
+
+    def set_adapters(self, names: tuple[str, ...]) -> None:
+        """Names the mounted adapters."""
+        self._adapters = names
 
     def publish(self, snapshot: LoopSnapshot) -> None:
         """Replaces the loop's numbers."""
@@ -128,6 +133,7 @@ class StatusBoard:
             memory=snapshot.memory,
             counters=snapshot.counters,
             frontends=snapshot.frontends,
+            adapters=self._adapters,
         )
 
     def _generated_per_s(self, now_s: float, generated_total: int) -> float:

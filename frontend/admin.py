@@ -112,7 +112,7 @@ async def models(request: web.Request) -> web.Response:
     """Every name this frontend serves its model under."""
     parts = request.app[PARTS]
     facts = await _facts(parts)
-    names = served_models(facts, parts.settings.served_model_name)
+    names = served_models(facts, parts.settings.served_model_name, parts.client.adapters)
     return _json(ModelList(data=[_entry(name, facts, parts) for name in names]))
 
 
@@ -120,7 +120,7 @@ async def model(request: web.Request) -> web.Response:
     """One name. Raises RequestError(MODEL_NOT_FOUND)."""
     parts = request.app[PARTS]
     facts = await _facts(parts)
-    name = resolve_model(request.match_info["id"], facts, parts.settings.served_model_name)
+    name = resolve_model(request.match_info["id"], facts, parts.settings.served_model_name, parts.client.adapters)
     return _json(_entry(name, facts, parts))
 
 

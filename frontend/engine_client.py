@@ -119,6 +119,11 @@ class EngineClient:
         return self._facts
 
     @property
+    def adapters(self) -> tuple[str, ...]:
+        """Names of the adapters mounted in the engine, as it last told."""
+        return () if self._status is None else self._status.adapters
+
+    @property
     def ready(self) -> ReadyEngine | None:
         """What a request needs, when work can be sent now."""
         return self._ready if self.state.phase == "ready" else None

@@ -34,6 +34,7 @@ from frontend.submission import (
     build_submits,
     check_choices,
     prompt_ids,
+    resolve_adapter,
     resolve_model,
     wanted_tokens,
 )
@@ -92,7 +93,8 @@ async def _generate(request: web.Request, spoken: Spoken, body_bytes: int) -> we
     parts, dialect, generation = request.app[PARTS], spoken.dialect, spoken.generation
     headers = _ignored_header(generation, parts)
     engine = await parts.client.wait_ready(parts.settings.engine_wait_s)
-    model = resolve_model(generation.model, engine.facts, parts.settings.served_model_name)
+    model = resolve_model(generation.model, engine.facts, parts.settings.served_model_name, parts.client.adapters)
+    generation = replace(generation, adapter=resolve_adapter(generation, model, engine.facts, parts.client.adapters))
     facts = ReplyFacts(
         id=f"{dialect.id_prefix}{secrets.token_hex(12)}",
         model=model,

@@ -36,14 +36,16 @@ class SubmitPlan:
     deadline_ms: int | None
 
 
-def resolve_model(name: str | None, facts: ModelFacts, served_names: Sequence[str]) -> str:
-    """The name to answer with. Raises RequestError(MODEL_NOT_FOUND) naming what is served."""
+def resolve_model(
+    name: str | None, facts: ModelFacts, served_names: Sequence[str], adapters: Sequence[str] = ()
+) -> str:
+    """The name to answer with, an adapter's among them. Raises RequestError(MODEL_NOT_FOUND) naming what is served."""
     if name is None:
         return facts.id
-    names = {facts.id, *facts.aliases, *served_names}
+    names = {facts.id, *facts.aliases, *served_names, *adapters}
     if name in names or ANY_NAME in names:
         return name
-    served = ", ".join(f"`{known}`" for known in served_models(facts, served_names))
+    served = ", ".join(f"`{known}`" for known in served_models(facts, served_names, adapters))
     raise RequestError(
         ErrorCode.MODEL_NOT_FOUND,
         f"the model `{name}` does not exist; this server serves {served}; "
@@ -52,9 +54,21 @@ def resolve_model(name: str | None, facts: ModelFacts, served_names: Sequence[st
     )
 
 
-def served_models(facts: ModelFacts, served_names: Sequence[str]) -> list[str]:
+def served_models(facts: ModelFacts, served_names: Sequence[str], adapters: Sequence[str] = ()) -> list[str]:
     """The names to list, the model's own first, each once."""
-    return list(dict.fromkeys([facts.id, *(name for name in served_names if name != ANY_NAME)]))
+    return list(dict.fromkeys([facts.id, *(name for name in served_names if name != ANY_NAME), *adapters]))
+
+
+def resolve_adapter(generation: Generation, model: str, facts: ModelFacts, adapters: Sequence[str]) -> str | None:
+    """The adapter that a request names, in its own field or as its model. Raises RequestError when it names two."""
+    named = model if model in adapters and model not in (facts.id, *facts.aliases) else None
+    if generation.adapter is None or named is None or named == generation.adapter:
+        return generation.adapter or named
+    raise RequestError(
+        ErrorCode.INVALID_REQUEST,
+        f"`model` is the adapter {named} and `adapters` names {generation.adapter}: send one of them",
+        "adapters",
+    )
 
 
 def prompt_ids(prompts: Sequence[Prompt], text: ModelText, facts: ModelFacts) -> list[list[int]]:
@@ -89,6 +103,7 @@ def build_submits(generation: Generation, prompts: Sequence[list[int]], plan: Su
                     logprobs=_logprobs_wanted(generation),
                     grammar=None if generation.constraint is None else generation.constraint.grammar,
                     deadline_ms=plan.deadline_ms,
+                    adapter=generation.adapter,
                 )
             )
     return submits

@@ -78,7 +78,10 @@ class FrontendStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EngineStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="status"):
-    """A whole picture; a reader needs no earlier one. phase_detail: one line, e.g. the last error."""
+    """A whole picture; a reader needs no earlier one. phase_detail: one line, e.g. the last error.
+
+    adapters: names of those that are mounted.
+    """
 
     epoch: str
     protocol_version: int
@@ -95,3 +98,4 @@ class EngineStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     memory: MemoryStatus = MemoryStatus()
     counters: Counters = Counters()
     frontends: tuple[FrontendStatus, ...] = ()
+    adapters: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from engine.ctl.adapters import adapter_app
 from engine.ctl.failure import EXIT_NOT_RUNNING, EXIT_USAGE, CommandError
 from engine.ctl.options import command_of
 from engine.ctl.serve import run_serve
@@ -18,6 +19,7 @@ from protocol.endpoint import default_runtime_path
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("serve")(command_of(ServeSettings, run_serve))
+app.add_typer(adapter_app, name="adapter")
 
 
 def main() -> None:

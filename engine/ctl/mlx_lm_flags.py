@@ -12,7 +12,6 @@ from engine.ctl.failure import EXIT_USAGE, CommandError
 
 # Each would change the output, or is asked for by name.
 _REFUSED: Final[Mapping[str, str]] = {
-    "adapter_path": "adapters are not available yet: serve a model into which it is fused (mlx_lm.fuse)",
     "draft_model": "speculative decoding is not available yet: leave it out",
     "num_draft_tokens": "speculative decoding is not available yet: leave it out",
     "pipeline": "one engine uses one machine: leave it out",

@@ -29,7 +29,7 @@ DRAIN_S: Final = 30.0
 # Settings that only the engine reads, each under the same name.
 _ENGINE: Final = (
     *("kv_bits", "kv_group_size", "quantized_kv_start", "kv_scheme"),
-    *("prefill_step_size", "prompt_concurrency", "trust_remote_code"),
+    *("prefill_step_size", "prompt_concurrency", "trust_remote_code", "adapter_path"),
 )
 # Settings that only the frontends read, each under the same name.
 _HTTP: Final = (
@@ -101,12 +101,13 @@ def _plans(
     shared = [*folder, "--log-level", settings.log_level, "--grace-s", str(DRAIN_S), "--exit-with-parent", *names]
     model = ["--model", str(source.path), "--model-id", source.id]
     limits = ["--max-rows", str(settings.max_rows), "--dtype", settings.dtype, *_given(settings, _ENGINE)]
+    adapters = _repeated("--adapter", settings.adapter)
     http = [*_given(settings, _HTTP), *_repeated("--allowed-origins", settings.allowed_origins)]
     if key_file is not None:
         http += ["--api-key-file", str(key_file)]
 
     def engine_command(restarts: int) -> list[str]:
-        return [*python, "engine", *model, *limits, "--restarts", str(restarts), *shared]
+        return [*python, "engine", *model, *limits, *adapters, "--restarts", str(restarts), *shared]
 
     def frontend_plan(listener: Listener) -> ChildPlan:
         descriptor = listener.socket.fileno()

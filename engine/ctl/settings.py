@@ -56,6 +56,13 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     kv_scheme: (
         Annotated[Literal["config"], Meta(description="config: bits per layer, from the model's kv_config.json")] | None
     ) = None
+    adapter_path: (
+        Annotated[str, Meta(min_length=1, description="folder of a LoRA adapter for requests that name none")] | None
+    ) = None
+    adapter: Annotated[
+        tuple[Annotated[str, Meta(min_length=1)], ...],
+        Meta(description="NAME=FOLDER: a LoRA adapter that requests may name; repeatable"),
+    ] = ()
     runtime_dir: Annotated[str, Meta(min_length=1, description="folder for sockets, locks and state")] = msgspec.field(
         default_factory=lambda: str(default_runtime_path())
     )
@@ -96,7 +103,6 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ) = None
     prompt_cache_size: Annotated[int, Meta(ge=0, description="no effect yet: there is no prompt cache")] | None = None
     prompt_cache_bytes: Annotated[str, Meta(pattern=_SIZE, description="no effect yet, either")] | None = None
-    adapter_path: Annotated[str, Meta(description="not available yet: refused")] | None = None
     draft_model: Annotated[str, Meta(description="not available yet: refused")] | None = None
     num_draft_tokens: Annotated[int, Meta(description="not available yet: refused")] | None = None
     pipeline: Annotated[bool, Meta(description="refused: one engine uses one machine")] = False

@@ -57,6 +57,7 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     memory: MemoryStatus = MemoryStatus()
     counters: Counters = Counters()
     frontends: tuple[FrontendView, ...] = ()
+    adapters: tuple[str, ...] = ()
     supervisor_pid: int | None = None
 
 
@@ -65,7 +66,7 @@ def read_status(folder: RuntimeFolder, wait_ms: int = LONGEST_WAIT_MS) -> Status
     state = read_state(folder)
     # Without its socket there is no engine to wait for.
     is_bound = Path(folder.status_address.removeprefix("ipc://")).exists()
-    status = _hear_engine(folder, wait_ms) if is_bound or state else None
+    status = hear_engine(folder, wait_ms) if is_bound or state else None
     return None if state is None and status is None else join_views(status, state)
 
 
@@ -105,6 +106,7 @@ def join_views(status: EngineStatus | None, state: SupervisorState | None) -> St
         memory=status.memory,
         counters=status.counters,
         frontends=tuple(views),
+        adapters=status.adapters,
         supervisor_pid=state.pid if state else None,
     )
 
@@ -139,7 +141,8 @@ def _facts(view: StatusView) -> list[tuple[str, str]]:
     return facts
 
 
-def _hear_engine(folder: RuntimeFolder, wait_ms: int) -> EngineStatus | None:
+def hear_engine(folder: RuntimeFolder, wait_ms: int = LONGEST_WAIT_MS) -> EngineStatus | None:
+    """The engine's own status; None when it is not heard within wait_ms. Raises CommandError for one not understood."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     try:
         with connect_status(context.socket(zmq.SUB), folder) as socket:

@@ -99,6 +99,11 @@ def is_hugging_face_id(model: str) -> bool:
     return _HUGGING_FACE_ID.fullmatch(model) is not None and not Path(model).parent.is_dir()
 
 
+def read_now(weights: list[mx.array]) -> None:
+    """Reads lazily loaded weights from their file, which shows only now whether it is whole. Raises RuntimeError."""
+    mx.eval(weights)
+
+
 def device_name() -> str:
     """`metal`, `cuda` or `cpu`: where MLX computes by default."""
     if mx.default_device().type == mx.DeviceType.cpu:

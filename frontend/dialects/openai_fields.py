@@ -70,7 +70,7 @@ SHARED_FIELDS: Final[FieldTable] = {
     "early_stopping": NeutralOnly((False,)),
     "prompt_logprobs": NeutralOnly((False,), "send echo with logprobs to /v1/completions"),
     **CONSTRAINT_FIELDS,
-    "adapters": NeutralOnly(advice="no adapter is mounted: leave it out"),
+    "adapters": Honoured("the name of a mounted adapter, never a path"),
     "draft_model": NeutralOnly(("default_model",)),
     "num_draft_tokens": NeutralOnly((0,)),
     "truncate_prompt_tokens": NeutralOnly(advice="shorten the prompt"),
@@ -134,6 +134,7 @@ def read_generation(
         min_tokens=min_tokens,
         skip_special_tokens=read_bool(body, "skip_special_tokens", default=True),
         constraint=constrained.constraint,
+        adapter=_adapter(body),
         timeout_s=read_number(body, "timeout", Above(0, MAX_TIMEOUT_S)),
         is_stream=stream.is_stream,
         include_usage=stream.include_usage,
@@ -175,3 +176,11 @@ def read_stops(body: Mapping[str, object], name: str) -> tuple[str, ...]:
     if "" in stops:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"`{name}` must not hold an empty string", name)
     return tuple(dict.fromkeys(stops))
+
+
+def _adapter(body: Mapping[str, object]) -> str | None:
+    """mlx_lm.server takes a path here; no client may choose what is read from this machine's disk."""
+    name = read_text(body, "adapters")
+    if name is not None and (not name or "/" in name):
+        raise wrong("adapters", name, "the name of a mounted adapter")
+    return name

@@ -11,7 +11,7 @@ import msgpack
 import pytest
 import zmq
 
-from engine.mailbox import CancelHeard, ClientLost, Mailbox, SubmitHeard
+from engine.mailbox import CancelHeard, ClientLost, ControlHeard, Mailbox, SubmitHeard
 from engine.model.tokenizer_files import TokenizerFiles
 from protocol.codec import decode_from_engine, encode, pack_ids
 from protocol.endpoint import bind_requests, connect_requests, open_runtime_folder
@@ -222,15 +222,16 @@ def test_tokenizer_files_are_fetched_by_name(wire: _Wire) -> None:
     assert isinstance(answer(socket), Rejected)
 
 
-def test_control_is_answered_by_its_id(wire: _Wire) -> None:
-    """A command that is not there yet is refused by name."""
+def test_control_is_handed_on_and_answered_by_its_id(wire: _Wire) -> None:
+    """The loop carries it out; the answer says whether that went well."""
     socket = wire.greeted()
     wire.send(socket, Control(epoch=EPOCH, id="c1", command="flush_prefixes"))
-    wire.hear()
+    (heard,) = wire.hear()
+    assert isinstance(heard, ControlHeard)
+    wire.mailbox.control_done(heard, "no")
     done = answer(socket)
     assert isinstance(done, ControlDone)
-    assert done.id == "c1"
-    assert "flush_prefixes" in (done.error or "")
+    assert (done.id, done.error) == ("c1", "no")
 
 
 def test_silence_ends_the_lease(wire: _Wire) -> None:

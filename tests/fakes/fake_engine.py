@@ -76,6 +76,7 @@ class FakeSettings(msgspec.Struct, frozen=True, kw_only=True):
     load_s: float = 0.0
     lease_s: float = LEASE_S
     grace_s: float = 5.0
+    adapters: tuple[str, ...] = ()
     log_level: Literal["debug", "info", "warning"] = "info"
 
 
@@ -287,6 +288,10 @@ class FakeEngine:
         if len(self.rows.waiting) >= self.settings.max_waiting:
             self._reject(client, ProtocolError(ErrorCode.QUEUE_FULL, "the queue is full"), submit.id)
             return
+        if submit.adapter is not None and submit.adapter not in self.settings.adapters:
+            message = f"adapter {submit.adapter} is not mounted"
+            self._reject(client, ProtocolError(ErrorCode.MODEL_NOT_FOUND, message), submit.id, "adapters")
+            return
         if submit.grammar is not None and UNCOMPILABLE in submit.grammar.text:
             message = f"the grammar does not compile: {UNCOMPILABLE} at 1(8)"
             self._reject(client, ProtocolError(ErrorCode.INVALID_REQUEST, message), submit.id, "grammar")
@@ -349,6 +354,7 @@ class FakeEngine:
                 )
                 for client, info in self.clients.items()
             ),
+            adapters=settings.adapters,
         )
         self._status.send(codec.encode(status))
 

@@ -9,7 +9,9 @@ import mlx.nn as nn
 from engine.cache.plan import DEFAULT_PLAN, CachePlan
 from engine.errors import EngineError
 from engine.loop import EngineLoop
-from engine.mailbox import CancelHeard, Client, ClientLost, Heard, SubmitHeard
+from engine.mailbox import CancelHeard, Client, ClientLost, ControlHeard, Heard, SubmitHeard
+from engine.model.adapters import Adapters
+from engine.mounts import Mounter
 from engine.parts import LoopParts
 from engine.sampling.grammar import GrammarCompiler
 from engine.status import StatusBoard
@@ -20,6 +22,8 @@ from protocol.messages import (
     BosRule,
     Cancel,
     CancelReason,
+    Control,
+    ControlCommand,
     Epoch,
     Finish,
     GenerationDefaults,
@@ -45,6 +49,7 @@ class FakeMailbox:
     sent: list[tuple[bytes, AnyFromEngine]] = field(default_factory=list)
     rejected: dict[SubmitId | None, EngineError] = field(default_factory=dict)
     clients: dict[bytes, Client] = field(default_factory=dict)
+    answers: dict[str, str | None] = field(default_factory=dict)
     malformed_frames: int = 0
     stale_messages: int = 0
     goodbyes: int = 0
@@ -65,6 +70,9 @@ class FakeMailbox:
 
     def reject(self, client: bytes, error: EngineError, id_: SubmitId | None) -> None:
         self.rejected[id_] = error
+
+    def control_done(self, heard: ControlHeard, error: str | None) -> None:
+        self.answers[heard.control.id] = error
 
     def end_lease(self, client: bytes) -> None:
         self.ended_leases.append(client)
@@ -114,9 +122,12 @@ class LoopDriver:
         self.board = StatusBoard(EPOCH, 0)
         self.stop = threading.Event()
         self.facts = facts or facts_of(model)
+        self.adapters = adapters = Adapters(model)
         self.loop = EngineLoop(
             LoopParts(
                 model=model,
+                adapters=adapters,
+                mounter=Mounter(adapters, None, ""),
                 mailbox=self.mailbox,  # pyright: ignore[reportArgumentType]  # same interface
                 board=self.board,
                 facts=self.facts,
@@ -145,6 +156,11 @@ class LoopDriver:
     def cancel(self, id_: str, reason: CancelReason = "gone", client: bytes = CLIENT) -> None:
         """Queues a Cancel for the next turn."""
         self.mailbox.incoming.append(CancelHeard(client, Cancel(epoch=EPOCH, id=SubmitId(id_), reason=reason)))
+
+    def control(self, command: ControlCommand, argument: str, client: bytes = CLIENT) -> None:
+        """Queues an operator's command for the next turn."""
+        control = Control(epoch=EPOCH, id=f"{command} {argument}", command=command, argument=argument)
+        self.mailbox.incoming.append(ControlHeard(client, control))
 
     def turn(self, count: int = 1) -> None:
         """Runs some turns. Between two of them every grammar is compiled: what is seen does not hang on time."""

@@ -14,12 +14,17 @@ from bench.random_model import TINY_LLAMA, TINY_QWEN2, TINY_QWEN3, RandomModelSp
 
 SPECS = {"llama": TINY_LLAMA, "qwen2": TINY_QWEN2, "qwen3": TINY_QWEN3}
 
-__all__ = ["SPECS", "openblas", "prompt_of", "tiny_model", "wide_headed_model"]
+__all__ = ["SPECS", "fresh_model", "openblas", "prompt_of", "tiny_model", "wide_headed_model"]
 
 
 @functools.cache
 def tiny_model(architecture: str) -> nn.Module:
     """A random model of this architecture, float32."""
+    return fresh_model(architecture)
+
+
+def fresh_model(architecture: str) -> nn.Module:
+    """The same, for a test that changes it."""
     with tempfile.TemporaryDirectory() as folder:
         model, _ = load_model(build_random_model(Path(folder) / architecture, SPECS[architecture]))
         mx.eval(model.parameters())

@@ -192,6 +192,7 @@ STATUS: Final[dict[str, s.EngineStatus]] = {
         frontends=(
             s.FrontendStatus(name="frontend-1", pid=4_711, listens=("http://127.0.0.1:8080",), rows=3, silent_s=0.5),
         ),
+        adapters=("sql", "poems"),
     ),
     "status_least": s.EngineStatus(epoch="e1", protocol_version=1, pid=1, phase="starting"),
 }

@@ -192,7 +192,6 @@ def test_a_long_value_is_shown_short() -> None:
         ("functions", [{}]),
         ("structural_tag", {}),
         ("guided_whitespace_pattern", " *"),
-        ("adapters", "path"),
         ("draft_model", "small"),
         ("num_draft_tokens", 3),
         ("role_mapping", {"bos": ""}),

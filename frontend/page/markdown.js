@@ -160,7 +160,7 @@ function renderMarkdown(container, text, nesting = 0) {
 function renderBlock(block, nesting) {
   switch (block.kind) {
     case 'code': return renderCode(block);
-    case 'heading': return make('p', { className: `heading level${block.level}`, role: 'heading', 'aria-level': Math.min(6, block.level + 2) }, ...inlineNodes(block.text));
+    case 'heading': return make('p', { className: `heading level${block.level}`, role: 'heading', 'aria-level': Math.min(6, block.level + 1) }, ...inlineNodes(block.text));
     case 'rule': return make('hr');
     case 'quote': return nested(make('blockquote'), block.text, nesting);
     case 'list': return renderList(block, nesting);

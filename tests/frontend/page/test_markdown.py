@@ -9,8 +9,8 @@ HTML = "text => { const place = document.createElement('div'); renderMarkdown(pl
 
 BLOCKS = {
     "a paragraph\nof two lines\n\nand another": "<p>a paragraph<br>of two lines</p><p>and another</p>",
-    "## A heading ##\ntext": '<p class="heading level2" role="heading" aria-level="4">A heading</p><p>text</p>',
-    "# C#": '<p class="heading level1" role="heading" aria-level="3">C#</p>',
+    "## A heading ##\ntext": '<p class="heading level2" role="heading" aria-level="3">A heading</p><p>text</p>',
+    "# C#": '<p class="heading level1" role="heading" aria-level="2">C#</p>',
     "a\n\n---\n\nb": "<p>a</p><hr><p>b</p>",
     "> quoted\n> > deeper": "<blockquote><p>quoted</p><blockquote><p>deeper</p></blockquote></blockquote>",
     "- one\n- two\n  - inner\n- three": (

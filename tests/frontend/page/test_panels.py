@@ -95,7 +95,7 @@ async def test_a_screen_reader_hears_the_answer_once(page: Page, server: Scripte
     await send(page, "hello")
     await page.wait_for_selector(".message.assistant[aria-busy=true]")
     assert await page.inner_text("#announcer") == "Answering."
-    assert await page.get_attribute("#messages", "aria-live") == "off"
+    assert await page.get_attribute("#log", "aria-live") == "off"
     rest.set()
     await answered(page)
     assert await page.inner_text("#announcer") == "Answer: half and whole"

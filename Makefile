@@ -1,11 +1,11 @@
-# make setup | serve | test | soak | bench | clean.  ARGS are passed on: make serve ARGS="--port 9000"
+# make setup | serve | test | clients | soak | bench | clean.  ARGS are passed on: make serve ARGS="--port 9000"
 ARGS ?=
 BIN := .venv/bin
 # Named after the folder: a virtual environment does not survive a move.
 READY := .venv/.ready$(subst /,-,$(CURDIR))
 BENCH ?= load
 
-.PHONY: setup serve test soak bench clean
+.PHONY: setup serve test clients soak bench clean
 
 setup: $(READY)
 
@@ -23,6 +23,10 @@ test: setup
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest -q $(ARGS)
+
+# The JavaScript clients that tests drive, from npm into the user's cache folder; without them their tests are skipped.
+clients: setup
+	@$(BIN)/python -m tests.clients.node_packages
 
 soak: setup
 	@$(BIN)/engine-ctl pull smollm2

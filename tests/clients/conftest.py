@@ -1,0 +1,46 @@
+"""The servers that real clients are pointed at: the same cases over the FakeEngine and over a real one."""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import MODEL_ID, Cluster, running_cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What every client asks. endless: a question whose answer goes on; json: one for the schema of the weather."""
+
+    url: str
+    model: str
+    question: str
+    endless: str
+    json: str
+    most: int
+
+    def as_arguments(self) -> dict[str, str | int]:
+        """For a script."""
+        return asdict(self)
+
+
+@pytest.fixture(scope="session", params=["fake", pytest.param("real", marks=pytest.mark.real_model)])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """An engine and two frontends, shared by all clients of one kind."""
+    with (
+        tempfile.TemporaryDirectory(prefix="cv-", ignore_cleanup_errors=True) as name,
+        running_cluster(request.param, Path(name)) as found,
+    ):
+        yield found
+
+
+@pytest.fixture(scope="session")
+def asked(cluster: Cluster) -> Asked:
+    """A script's text for the FakeEngine, plain questions for a model."""
+    if cluster.kind == "fake":
+        weather = '!echo {"city": "Oslo", "isCold": true}'
+        return Asked(cluster.url, MODEL_ID, "!echo café 🦊 and 数える", "!count", weather, 64)
+    question, endless = "What is the capital of France?", "Tell me a very long story about a river."
+    return Asked(cluster.url, MODEL_ID, question, endless, "Is it cold in Oslo? Answer as JSON.", 12)

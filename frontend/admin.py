@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 from aiohttp import web
 
+from frontend.parsers.registry import NO_FORMATS
 from frontend.parts import PARTS, FrontendParts
 from frontend.submission import resolve_model, served_models
 from protocol.messages import CancelReason, Limits, ModelFacts
@@ -31,7 +32,10 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FrontendFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """This frontend's part of /stats. rows: its live rows; cancels_sent: since its start."""
+    """This frontend's part of /stats. rows: its live rows; cancels_sent: since its start.
+
+    tool_parser, reasoning_parser: the formats that replies are read in; None before a model is there, or for none.
+    """
 
     pid: int
     listens: tuple[str, ...]
@@ -42,6 +46,8 @@ class FrontendFacts(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     requests_total: int
     cancels_sent: dict[CancelReason, int]
+    tool_parser: str | None = None
+    reasoning_parser: str | None = None
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +99,7 @@ async def stats(request: web.Request) -> web.Response:
     """The engine's last status and this frontend's own facts."""
     parts = request.app[PARTS]
     client, state = parts.client, parts.client.state
+    formats = NO_FORMATS if client.ready is None else client.ready.text.formats
     facts = FrontendFacts(
         pid=os.getpid(),
         listens=parts.listens,
@@ -103,6 +110,8 @@ async def stats(request: web.Request) -> web.Response:
         rows=client.row_count,
         requests_total=parts.requests_total,
         cancels_sent=dict(client.cancels_sent()),
+        tool_parser=formats.tools and formats.tools.name,
+        reasoning_parser=formats.reasoning and formats.reasoning.name,
     )
     limits = client.facts.limits if client.facts is not None else None
     return _json(Stats(engine=client.status, engine_silent_s=client.silent_s, limits=limits, frontend=facts))

@@ -3,18 +3,33 @@
 Owns its text machine, the echo of its prompt and its log-probabilities; the row's Submit and Cancel are reply's.
 """
 
+import secrets
 from dataclasses import dataclass
 
 import msgspec
 
-from frontend.dialects.base import ChoiceFinished, ChoiceStarted, ChoiceText, FinishWord, Generation, ReplyEvent
+from frontend.dialects.base import (
+    ChoiceFinished,
+    ChoiceReasoning,
+    ChoiceStarted,
+    ChoiceText,
+    FinishWord,
+    Generation,
+    ReplyEvent,
+    TokenEntry,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+)
 from frontend.echo import EchoProgress, PromptEcho
 from frontend.entries import TokenEntries
 from frontend.errors import RequestError
 from frontend.model_text import ModelText
+from frontend.parsers.base import ArgumentsText, CallBegun, CallEnded
 from frontend.stream import RowEnd, RowFailure, RowMailbox, RowNews
 from frontend.text.events import TextOutput
-from frontend.text.pipeline import TextPipeline
+from frontend.text.pipeline import TextOptions, TextPipeline
+from frontend.text.structure import PLAIN_TEXT, Piece, ReasoningPiece, ReplyForm, StopFound, TextPiece
 from protocol.errors import ErrorCode
 from protocol.messages import Finish, Usage
 
@@ -27,16 +42,17 @@ class ChoiceTexts:
 
     text: ModelText
     generation: Generation
+    form: ReplyForm = PLAIN_TEXT
 
     def pipeline(self, *, has_spans: bool) -> TextPipeline:
         """A text machine for one choice."""
-        return TextPipeline(
-            self.text.tokenizer,
+        options = TextOptions(
             stops=self.generation.stops,
             include_stop=self.generation.include_stop,
             skip_special_tokens=self.generation.skip_special_tokens,
             has_spans=has_spans,
         )
+        return TextPipeline(self.text.tokenizer, options, self.form)
 
 
 class LiveChoice:
@@ -56,6 +72,7 @@ class LiveChoice:
         self._entries = TokenEntries(texts.text.token_bytes, len(echo.text) if echo else 0) if has_entries else None
         self._echo = EchoProgress(echo, submit.choice, texts.text.token_bytes) if echo else None
         self._is_echo_only = texts.generation.is_echo_only
+        self._calls = 0
         self._is_started = False
 
     @property
@@ -118,12 +135,30 @@ class LiveChoice:
         return [self._finished("length")]
 
     def _told(self, output: TextOutput) -> list[ReplyEvent]:
-        entries = () if self._entries is None else self._entries.told(output.starts)
-        events: list[ReplyEvent] = [ChoiceText(self._choice, output.text, entries)] if output.text or entries else []
-        if output.is_stopped:
+        events: list[ReplyEvent] = []
+        for piece, starts in output.pieces:
+            entries = () if self._entries is None else self._entries.told(starts)
+            events.append(self._event(piece, entries))
+        if output.is_over:
             self._heard_tokens = output.consumed_tokens
             events.append(self._finished("stop", output.stop))
         return events
+
+    def _event(self, piece: Piece, entries: tuple[TokenEntry, ...]) -> ReplyEvent:
+        match piece:
+            case TextPiece(text):
+                return ChoiceText(self._choice, text, entries)
+            case ReasoningPiece(text):
+                return ChoiceReasoning(self._choice, text, entries)
+            case CallBegun(name):
+                self._calls += 1
+                return ToolCallStarted(self._choice, self._calls - 1, f"call_{secrets.token_hex(12)}", name)
+            case ArgumentsText(text):
+                return ToolCallArguments(self._choice, self._calls - 1, text, entries)
+            case CallEnded():
+                return ToolCallFinished(self._choice, self._calls - 1)
+            case StopFound():
+                raise AssertionError("a stop is told by the output, never among its pieces")
 
     def _ended(self, end: Finish) -> list[ReplyEvent]:
         if self.is_finished:
@@ -137,8 +172,10 @@ class LiveChoice:
         return events if self.is_finished else [*events, self._finished(end.reason)]
 
     def _finished(self, reason: FinishWord, stop: str | None = None) -> ChoiceFinished:
+        """A reply that calls ends with `tool_calls`, unless it was cut: its calls may not be whole then."""
         self.is_finished = True
-        return ChoiceFinished(self._choice, reason, stop)
+        word: FinishWord = "tool_calls" if reason == "stop" and self._calls else reason
+        return ChoiceFinished(self._choice, word, stop)
 
 
 def _failure_of(end: Finish | RowFailure) -> RequestError | None:

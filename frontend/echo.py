@@ -41,7 +41,8 @@ def _echo(prompt: Prompt, ids: list[int], tokenizer: Tokenizer, generation: Gene
             raise AssertionError("a chat has no echo")
     if generation.logprobs is None:
         return PromptEcho(text)
-    return PromptEcho(text, ids, _starts(ids, Detokenizer(tokenizer, skips), _unwritten(ids, text, tokenizer)))
+    detokenizer = Detokenizer(tokenizer, tokenizer.special_ids if skips else frozenset())
+    return PromptEcho(text, ids, _starts(ids, detokenizer, _unwritten(ids, text, tokenizer)))
 
 
 def _unwritten(ids: list[int], text: str, tokenizer: Tokenizer) -> int:

@@ -22,8 +22,10 @@ from frontend.dialects.dialect import Dialect, Framer, SseEvent
 from frontend.echo import PromptEcho, prompt_echoes
 from frontend.engine_client import ReadyEngine
 from frontend.errors import RequestError
+from frontend.model_text import ModelText
 from frontend.parts import PARTS, FrontendParts
 from frontend.reply import LiveReply
+from frontend.reply_form import constrained, reply_form, unread_fields
 from frontend.request_body import parsed_body, read_body
 from frontend.request_log import RECORD, RequestRecord
 from frontend.sampling import check_tokens_left, resolve_sampling
@@ -38,6 +40,7 @@ from frontend.submission import (
     resolve_model,
     wanted_tokens,
 )
+from frontend.text.structure import ReplyForm
 from protocol.sampling import Sampling
 
 log = logging.getLogger(__name__)
@@ -91,8 +94,8 @@ def speaking_handler(speak: Speaker) -> Callable[[web.Request], Awaitable[web.St
 
 async def _generate(request: web.Request, spoken: Spoken, body_bytes: int) -> web.StreamResponse:
     parts, dialect, generation = request.app[PARTS], spoken.dialect, spoken.generation
-    headers = _ignored_header(generation, parts)
     engine = await parts.client.wait_ready(parts.settings.engine_wait_s)
+    headers = _ignored_header(generation, engine.text, parts)
     model = resolve_model(generation.model, engine.facts, parts.settings.served_model_name, parts.client.adapters)
     generation = replace(generation, adapter=resolve_adapter(generation, model, engine.facts, parts.client.adapters))
     facts = ReplyFacts(
@@ -124,15 +127,15 @@ async def _generate(request: web.Request, spoken: Spoken, body_bytes: int) -> we
 
 def _in_clients_words(error: RequestError, generation: Generation) -> RequestError:
     """The engine knows a grammar; the client has sent a field of some other name."""
-    if error.param != "grammar" or generation.constraint is None:
+    if error.param != "grammar" or (generation.constraint is None and generation.tools is None):
         return error
-    field = generation.constraint.field
+    field = "tools" if generation.constraint is None else generation.constraint.field
     return RequestError(error.code, f"`{field}`: {error.message}", field, error.retry_after_s)
 
 
-def _ignored_header(generation: Generation, parts: FrontendParts) -> dict[str, str]:
-    """Names the unknown fields to the client each time, and in the log once each."""
-    names = generation.ignored
+def _ignored_header(generation: Generation, text: ModelText, parts: FrontendParts) -> dict[str, str]:
+    """Names the fields without effect to the client each time, and in the log once each."""
+    names = (*generation.ignored, *unread_fields(generation, text))
     if not names:
         return {}
     for name in names:
@@ -154,8 +157,10 @@ async def _live_reply(
         text, facts = engine.text, engine.facts
         sampling = resolve_sampling(generation.sampling, settings.sampling_defaults, facts, text.tokenizer)
         check_tokens_left(generation, sampling, facts)
-        prompts = prompt_ids(generation.prompts, text, facts)
-        return sampling, _Prompts(prompts, prompt_echoes(generation, prompts, text))
+        prompts = prompt_ids(generation.prompts, text, facts, generation.tools)
+        form = reply_form(generation, prompts[0], text)
+        echoes = prompt_echoes(generation, prompts, text)
+        return sampling, _Prompts(constrained(generation, form), prompts, echoes, form)
 
     sampling, prompts = prepared() if body_bytes <= _INLINE_BODY_BYTES else await asyncio.to_thread(prepared)
     deadline_ms = None
@@ -170,13 +175,17 @@ async def _live_reply(
         max_tokens=wanted_tokens(generation, settings.max_tokens),
         deadline_ms=deadline_ms,
     )
-    return LiveReply(engine, build_submits(generation, prompts.ids, plan), generation, prompts.echoes)
+    return LiveReply(
+        engine, build_submits(prompts.generation, prompts.ids, plan), generation, prompts.echoes, prompts.form
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Prompts:
+    generation: Generation
     ids: list[list[int]]
     echoes: list[PromptEcho]
+    form: ReplyForm
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ from frontend.api_keys import ApiKeys
 from frontend.app import build_app
 from frontend.engine_client import EngineClient
 from frontend.http_server import HttpRunner
-from frontend.model_text import load_model_text
+from frontend.model_text import Parsers, load_model_text
+from frontend.parsers.registry import REASONING_FORMATS, TOOL_FORMATS, check_parser
 from frontend.parts import FrontendParts
 from frontend.settings import Address, Settings
 from frontend.template_choice import template_choice
@@ -74,6 +75,7 @@ class _Opened:
     folder: RuntimeFolder
     keys: ApiKeys
     choice: TemplateChoice
+    parsers: Parsers
     listener: socket.socket
 
 
@@ -83,8 +85,15 @@ def _open(settings: Settings) -> _Opened:
         folder=open_runtime_folder(Path(settings.runtime_dir)),
         keys=ApiKeys(read_key_file(Path(settings.api_key_file)) if settings.api_key_file else ()),
         choice=template_choice(settings),
+        parsers=_parsers(settings),
         listener=open_listener(settings),
     )
+
+
+def _parsers(settings: Settings) -> Parsers:
+    check_parser(settings.tool_parser, TOOL_FORMATS, "--tool-parser")
+    check_parser(settings.reasoning_parser, REASONING_FORMATS, "--reasoning-parser")
+    return Parsers(settings.tool_parser, settings.reasoning_parser)
 
 
 def open_listener(settings: Settings) -> socket.socket:
@@ -138,7 +147,7 @@ async def _serve(settings: Settings, opened: _Opened) -> None:
         loop.add_signal_handler(number, stop.set)
     listens = (url_of(opened.listener),)
     info = ClientInfo(name=PROGRAM, pid=os.getpid(), listens=listens)
-    client = EngineClient(opened.folder, info, partial(load_model_text, choice=opened.choice))
+    client = EngineClient(opened.folder, info, partial(load_model_text, choice=opened.choice, parsers=opened.parsers))
     async with asyncio.TaskGroup() as group:
         following = group.create_task(client.run())
         parent = group.create_task(_follow_parent(stop)) if settings.exit_with_parent else None

@@ -12,6 +12,7 @@ from frontend.echo import PromptEcho
 from frontend.engine_client import ReadyEngine
 from frontend.errors import RequestError
 from frontend.stream import RowMailbox
+from frontend.text.structure import PLAIN_TEXT, ReplyForm
 from protocol.messages import Finish, Submit, Usage
 
 
@@ -24,10 +25,11 @@ class LiveReply:
         submits: Sequence[Submit],
         generation: Generation,
         echoes: Sequence[PromptEcho] = (),
+        form: ReplyForm = PLAIN_TEXT,
     ) -> None:
         self._session = engine.session
         self._bell = asyncio.Event()
-        texts = ChoiceTexts(engine.text, generation)
+        texts = ChoiceTexts(engine.text, generation, form)
         rows = generation.rows_per_prompt
         self._rows = [
             LiveChoice(RowMailbox(submit, self._bell), texts, echoes[index // rows] if echoes else None)

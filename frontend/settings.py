@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from protocol.endpoint import default_runtime_path
 from protocol.messages import GenerationDefaults
-from protocol.settings import Origin, TemplateOption, TemplateVariablesOption
+from protocol.settings import Origin, ReasoningParserOption, TemplateOption, TemplateVariablesOption, ToolParserOption
 
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
@@ -47,6 +47,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_tokens: (
         Annotated[int, Meta(ge=1, description="max_tokens of requests that name none; left out: no limit")] | None
     ) = None
+    tool_parser: ToolParserOption | None = None
+    reasoning_parser: ReasoningParserOption | None = None
     engine_wait_s: Annotated[float, Meta(ge=0, description="how long a request waits for an engine to be ready")] = 10.0
     grace_s: Annotated[float, Meta(ge=0, description="how long running requests may go on after SIGTERM")] = 10.0
     stall_s: Annotated[

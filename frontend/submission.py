@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from frontend.dialects.base import ChatPrompt, Generation, Prompt, TextPrompt, TokensPrompt
+from frontend.dialects.base import ChatPrompt, Generation, Prompt, TextPrompt, TokensPrompt, ToolUse
 from frontend.errors import PromptTooLongError, RequestError
 from frontend.model_text import ModelText
+from frontend.reply_form import rendered
 from protocol.codec import pack_ids
 from protocol.errors import ErrorCode
 from protocol.messages import Epoch, LogprobsWanted, ModelFacts, Submit, SubmitId, TokenPrompt
@@ -71,9 +72,11 @@ def resolve_adapter(generation: Generation, model: str, facts: ModelFacts, adapt
     )
 
 
-def prompt_ids(prompts: Sequence[Prompt], text: ModelText, facts: ModelFacts) -> list[list[int]]:
+def prompt_ids(
+    prompts: Sequence[Prompt], text: ModelText, facts: ModelFacts, tools: ToolUse | None = None
+) -> list[list[int]]:
     """Each prompt's token ids. Raises RequestError for an empty prompt, one that fills the context, an unknown id."""
-    return [_checked(_tokenised(prompt, text, facts), prompt, facts) for prompt in prompts]
+    return [_checked(_tokenised(prompt, text, facts, tools), prompt, facts) for prompt in prompts]
 
 
 def build_submits(generation: Generation, prompts: Sequence[list[int]], plan: SubmitPlan) -> list[Submit]:
@@ -158,22 +161,17 @@ def clamped(max_tokens: int | None, prompt_tokens: int, facts: ModelFacts) -> in
     return None if max_tokens is None else min(max_tokens, facts.context_length - prompt_tokens)
 
 
-def _tokenised(prompt: Prompt, text: ModelText, facts: ModelFacts) -> list[int]:
+def _tokenised(prompt: Prompt, text: ModelText, facts: ModelFacts, tools: ToolUse | None) -> list[int]:
     match prompt:
         case ChatPrompt():
             try:
-                rendered = text.template.render(
-                    prompt.messages,
-                    add_generation_prompt=prompt.add_generation_prompt,
-                    continue_final_message=prompt.continue_final_message,
-                    **prompt.variables,
-                )
+                rendered_text = rendered(prompt, tools, text)
             except RequestError as error:
-                if error.param is None:
+                if error.param != "messages":
                     raise
                 raise RequestError(error.code, error.message, prompt.param) from error
-            _check_length(rendered, prompt, text, facts)
-            return text.tokenizer.encode_rendered(rendered)
+            _check_length(rendered_text, prompt, text, facts)
+            return text.tokenizer.encode_rendered(rendered_text)
         case TextPrompt(text=raw):
             _check_length(raw, prompt, text, facts)
             return text.tokenizer.encode_text(raw)

@@ -20,6 +20,13 @@ TemplateOption = Annotated[
 TemplateVariablesOption = Annotated[
     str, msgspec.Meta(description='JSON object of variables for the template, as {"enable_thinking": false}')
 ]
+ToolParserOption = Annotated[
+    str,
+    msgspec.Meta(min_length=1, description="format of the model's tool calls, or none; left out: its template says"),
+]
+ReasoningParserOption = Annotated[
+    str, msgspec.Meta(min_length=1, description="format of the model's reasoning, or none; left out: its template says")
+]
 
 
 class _Parser(argparse.ArgumentParser):

@@ -34,7 +34,7 @@ _ENGINE: Final = (
 # Settings that only the frontends read, each under the same name.
 _HTTP: Final = (
     *("temp", "top_p", "top_k", "min_p", "max_tokens", "max_body_bytes"),
-    *("chat_template", "chat_template_args", "use_default_chat_template"),
+    *("chat_template", "chat_template_args", "use_default_chat_template", "tool_parser", "reasoning_parser"),
     *("response_store_bytes", "response_ttl_s"),
 )
 

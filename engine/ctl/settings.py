@@ -13,7 +13,14 @@ from engine.ctl.pull import DEFAULT_MODEL
 from engine.settings import DtypeName, LogLevel
 from engine.settings import Settings as EngineSettings
 from protocol.endpoint import default_runtime_path
-from protocol.settings import Origin, TemplateOption, TemplateVariablesOption, is_template
+from protocol.settings import (
+    Origin,
+    ReasoningParserOption,
+    TemplateOption,
+    TemplateVariablesOption,
+    ToolParserOption,
+    is_template,
+)
 
 # As mlx_lm.server has it: 4GB, 500M, or bytes.
 _SIZE: Final = r"^[0-9]+(\.[0-9]+)? ?([mMgG][bB]?)?$"
@@ -92,6 +99,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ] = ()
     chat_template: TemplateOption | None = None
     chat_template_args: TemplateVariablesOption | None = None
+    tool_parser: ToolParserOption | None = None
+    reasoning_parser: ReasoningParserOption | None = None
     use_default_chat_template: Annotated[bool, Meta(description="ChatML, for a model without a template")] = False
     trust_remote_code: Annotated[bool, Meta(description="run Python code that comes with the model")] = False
     prefill_step_size: (

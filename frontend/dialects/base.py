@@ -46,14 +46,16 @@ class ChatPrompt:
     """Messages for the chat template, normalised: plain dicts with role and text content.
 
     The two flags are arguments of ChatTemplate.render; with continue_final_message the reply goes on
-    in the last message. variables: further ones for the template, as the client named them. param: where the client
-    put the messages, for errors.
+    in the last message. variables: further ones for the template. asked_by: the fields that set them, each with the
+    variables it sets: a field has no effect on a model whose template reads none of them. param: where the client put
+    the messages, for errors.
     """
 
     messages: tuple[dict[str, Any], ...]
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    asked_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     param: str = "messages"
 
 

@@ -26,17 +26,16 @@ from frontend.dialects.base import (
     WholeChoice,
 )
 from frontend.dialects.dialect import Dialect, PlainFramer
-from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
+from frontend.dialects.fields import FieldTable, Honoured, Named, NeutralOnly, check_fields
 from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation
 from frontend.dialects.openai_logprobs import ChatLogprobs, chat_logprobs, read_chat_logprobs
 from frontend.dialects.openai_messages import read_messages
+from frontend.dialects.openai_tools import TOOL_FIELDS, read_tools, read_variables
 from frontend.dialects.openai_usage import UsageBody, usage_body
 from frontend.dialects.values import as_object, read_bool
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 from protocol.messages import Usage
-
-_NO_TOOLS: Final = "tool calling is not available: leave it out"
 
 CHAT_FIELDS: Final[FieldTable] = {
     "messages": Honoured(),
@@ -47,22 +46,14 @@ CHAT_FIELDS: Final[FieldTable] = {
     "top_logprobs": Honoured("0 to 20, with logprobs; 0 and -1 are none"),
     "best_of": NeutralOnly((1,), "a completions field: leave it out"),
     "echo": NeutralOnly((False,), "a completions field: leave it out"),
-    "tools": NeutralOnly(([],), _NO_TOOLS),
-    "tool_choice": NeutralOnly(("none", "auto"), _NO_TOOLS),
-    "functions": NeutralOnly(([],), _NO_TOOLS),
-    "function_call": NeutralOnly(("none", "auto"), _NO_TOOLS),
-    "parallel_tool_calls": Harmless("only read with tools"),
+    **TOOL_FIELDS,
     "modalities": NeutralOnly((["text"],), "this server writes text only: leave it out"),
     "audio": NeutralOnly(advice="this server writes text only: leave it out"),
     "prediction": NeutralOnly(),
-    "reasoning_effort": NeutralOnly(),
-    "thinking_token_budget": NeutralOnly(),
-    "include_reasoning": NeutralOnly((True,)),
     "verbosity": NeutralOnly(("medium",)),
     "web_search_options": NeutralOnly(advice="this server searches nothing: leave it out"),
     "role_mapping": NeutralOnly(advice="the model's own chat template is used: leave it out"),
     "chat_template": NeutralOnly(advice="the model's own chat template is used: leave it out"),
-    "chat_template_kwargs": NeutralOnly(({},)),
     "documents": NeutralOnly(([],)),
     "add_special_tokens": NeutralOnly((False,), "the chat template writes the special tokens: leave it out"),
     "mm_processor_kwargs": Named(({},)),
@@ -167,9 +158,15 @@ def parse_chat(body: object) -> Generation:
     fields = as_object(body, "body")
     ignored = check_fields(fields, CHAT_FIELDS)
     conversation = read_messages(fields.get("messages"))
+    tools = read_tools(fields)
     prompt = _prompt(fields, conversation.messages)
-    generation = read_generation(fields, (prompt,), ignored + conversation.ignored)
-    return replace(generation, logprobs=read_chat_logprobs(fields))
+    generation = read_generation(fields, (prompt,), ignored + conversation.ignored + tools.ignored)
+    return replace(
+        generation,
+        logprobs=read_chat_logprobs(fields),
+        tools=tools.use,
+        hides_reasoning=not read_bool(fields, "include_reasoning", default=True),
+    )
 
 
 def chat_frames(facts: ReplyFacts, event: ReplyEvent, include_usage: bool) -> list[msgspec.Struct]:
@@ -220,9 +217,21 @@ def chat_reply(facts: ReplyFacts, choices: list[WholeChoice], usage: Usage) -> C
 CHAT: Final = Dialect(
     id_prefix="chatcmpl-",
     parse=parse_chat,
-    framer=lambda facts, generation: PlainFramer(chat_frames, facts, generation.include_usage),
-    whole=lambda facts, generation, choices, usage: chat_reply(facts, choices, usage),
+    framer=lambda facts, generation: PlainFramer(
+        _frames_without_reasoning if generation.hides_reasoning else chat_frames, facts, generation.include_usage
+    ),
+    whole=lambda facts, generation, choices, usage: chat_reply(
+        facts, _without_reasoning(choices) if generation.hides_reasoning else choices, usage
+    ),
 )
+
+
+def _frames_without_reasoning(facts: ReplyFacts, event: ReplyEvent, include_usage: bool) -> list[msgspec.Struct]:
+    return [] if isinstance(event, ChoiceReasoning) else chat_frames(facts, event, include_usage)
+
+
+def _without_reasoning(choices: list[WholeChoice]) -> list[WholeChoice]:
+    return [replace(whole, reasoning_parts=[]) for whole in choices]
 
 
 def _message(whole: WholeChoice) -> ChatMessage:
@@ -264,7 +273,14 @@ def _prompt(fields: Mapping[str, object], messages: tuple[dict[str, object], ...
             "`continue_final_message` needs a last message of the role assistant",
             "continue_final_message",
         )
-    return ChatPrompt(messages, add_generation_prompt=is_prompted, continue_final_message=is_continued)
+    read = read_variables(fields)
+    return ChatPrompt(
+        messages,
+        add_generation_prompt=is_prompted,
+        continue_final_message=is_continued,
+        variables=read.variables,
+        asked_by=read.asked_by,
+    )
 
 
 def _chunk(facts: ReplyFacts, choices: tuple[ChunkChoice, ...], usage: UsageBody | UnsetType | None) -> ChatChunk:

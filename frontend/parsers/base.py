@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from frontend.dialects.base import Tool
 from frontend.parsers.source import Source
+from frontend.tool_grammar import ToolCallFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,8 @@ class ToolFormat:
     begins; they are left for the reader to read. marks: what else the reader looks for; named so that special tokens
     among them are seen, and what is left over of them never reaches a client. read: one section, one call or more;
     white space between its calls is its own to skip. It raises MalformedError for what is no call, and returns behind
-    the section's end; the CallBegun of an unknown tool is malformed of itself.
+    the section's end; the CallBegun of an unknown tool is malformed of itself. grammar: how a call is forced; None
+    where it cannot be.
     """
 
     name: str
@@ -57,6 +59,7 @@ class ToolFormat:
     openers: tuple[str, ...] = ()
     start_openers: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
+    grammar: ToolCallFormat | None = None
 
 
 def _at_the_end(begins: tuple[str, ...], prompt: str) -> bool:

@@ -102,6 +102,9 @@ class ModelFormats(NamedTuple):
     reasoning: ReasoningFormat | None
 
 
+NO_FORMATS: Final = ModelFormats(None, None)
+
+
 def formats_of(template: str | None, tool_parser: str | None, reasoning_parser: str | None) -> ModelFormats:
     """The formats that were named, or that claim the template. Raises ProtocolError(BAD_SETTING)."""
     return ModelFormats(

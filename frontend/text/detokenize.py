@@ -28,11 +28,11 @@ class _Pieces(Protocol):
 
 
 class Detokenizer:
-    """One choice's text. Feeding ids at once or one by one gives the same text."""
+    """One choice's text, without the skipped ids. Feeding ids at once or one by one gives the same text."""
 
-    def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, skipped_ids: frozenset[int]) -> None:
         self._tokenizer = tokenizer
-        self._skipped_ids = tokenizer.special_ids if skip_special_tokens else frozenset[int]()
+        self._skipped_ids = skipped_ids
         self._pieces = _pieces_for(tokenizer)
 
     def feed(self, ids: list[int]) -> str:

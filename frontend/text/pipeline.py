@@ -1,80 +1,117 @@
-"""The one text machine: token ids in, text that may be sent out; streamed and whole replies use the same.
+"""The one text machine: token ids in, pieces that may be sent out; streamed and whole replies use the same.
 
-Today its only markers are stop strings. Reasoning and tool markers are further markers of the same
-scanner, chosen by the machine's state, never a second pass over the text.
+Owns the way of a token: its text, what the text is part of, and when the token is told. What a reply consists of is
+structure's.
 """
 
+from dataclasses import dataclass
+from typing import Final
+
+from frontend.parsers.base import ArgumentsText
 from frontend.text.detokenize import Detokenizer
-from frontend.text.events import TextOutput
-from frontend.text.markers import MarkerScanner
+from frontend.text.events import TextOutput, ToldPiece
 from frontend.text.spans import TokenSpans
+from frontend.text.structure import PLAIN_TEXT, Piece, ReasoningPiece, ReplyForm, ReplyStructure, StopFound, TextPiece
 from frontend.text.tokenizer import Tokenizer
 
+_TEXTS: Final = (TextPiece, ReasoningPiece, ArgumentsText)
 
-class TextPipeline:
-    """One choice's text. Whether ids are fed one by one or at once, the joined text is the same.
 
-    Of several stop strings, the one completed first ends the text; see MarkerScanner for ties.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextOptions:
+    """stops: of several, the one completed first ends the text; see MarkerScanner for ties.
+
     has_spans: outputs say which tokens are told.
     """
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        *,
-        stops: tuple[str, ...],
-        include_stop: bool,
-        skip_special_tokens: bool,
-        has_spans: bool = False,
-    ) -> None:
-        self._detokenizer = Detokenizer(tokenizer, skip_special_tokens)
-        self._scanner = MarkerScanner(stops)
-        self._is_stop_included = include_stop
+    stops: tuple[str, ...] = ()
+    include_stop: bool = False
+    skip_special_tokens: bool = True
+    has_spans: bool = False
+
+
+class TextPipeline:
+    """One choice's text. Whether ids are fed one by one or at once, the joined pieces are the same."""
+
+    def __init__(self, tokenizer: Tokenizer, options: TextOptions, form: ReplyForm = PLAIN_TEXT) -> None:
+        skipped = tokenizer.special_ids_but(form.hidden) if options.skip_special_tokens else frozenset[int]()
+        self._detokenizer = Detokenizer(tokenizer, skipped)
+        self._structure = ReplyStructure(form, options.stops, options.include_stop)
+        self._is_stop_included = options.include_stop
         self._stop: str | None = None
         self._consumed_tokens = 0
         # Only for those who ask which token made which text.
-        self._spans = TokenSpans() if has_spans else None
-        self._told_characters = 0
+        self._spans = TokenSpans() if options.has_spans else None
+        self._fed_characters = 0
 
     def feed(self, ids: list[int]) -> TextOutput:
-        """Text that these ids made safe to send; nothing once a stop string was found."""
-        parts: list[str] = []
+        """What these ids made safe to send; nothing once the reply is over."""
+        told: list[ToldPiece] = []
         for id_ in ids:
-            if self._stop is not None:
+            if self._structure.is_over:
                 break
             self._consumed_tokens += 1
-            piece = self._detokenizer.feed([id_])
+            text = self._detokenizer.feed([id_])
+            self._fed_characters += len(text)
             if self._spans is not None:
-                self._spans.add(len(piece))
-            parts.append(self._scan(piece))
-        return self._output("".join(parts))
+                self._spans.add(len(text))
+            if text:
+                self._tell(self._structure.feed(text), told)
+        return self._output(told)
 
     def finish(self) -> TextOutput:
-        """All held text, after the last id; text completed only here may still hold a stop string."""
-        if self._stop is not None:
-            return self._output("")
-        piece = self._detokenizer.finish()
+        """All that is held, after the last id; text completed only here may still hold a stop string."""
+        told: list[ToldPiece] = []
+        if self._structure.is_over:
+            return self._output(told)
+        text = self._detokenizer.finish()
+        self._fed_characters += len(text)
         if self._spans is not None:
-            self._spans.finish(len(piece))
-        text = self._scan(piece)
-        return self._output(text + self._scanner.finish())
+            self._spans.finish(len(text))
+        self._tell([*self._structure.feed(text), *self._structure.finish()], told)
+        if self._spans is not None and not self._structure.is_over:
+            self._tell_starts(self._spans.all_starts(), told)
+        return self._output(told)
 
-    def _scan(self, piece: str) -> str:
-        if not piece:
-            return ""
-        scan = self._scanner.feed(piece)
-        if scan.found is None:
-            return scan.before
-        self._stop = self._scanner.markers[scan.found.marker]
-        return scan.before + (self._stop if self._is_stop_included else "")
+    def _tell(self, pieces: list[Piece], told: list[ToldPiece]) -> None:
+        """Appends the pieces; a piece of text grows the one before it, if that is of its kind."""
+        for piece in pieces:
+            if isinstance(piece, StopFound):
+                self._stop = piece.stop
+                self._tell_starts(self._starts_before(piece), told)
+            else:
+                _append(piece, told)
+        if self._spans is None or self._stop is not None or not pieces:
+            return
+        if self._structure.is_over:
+            self._tell_starts(self._spans.all_starts(), told)
+        elif isinstance(pieces[-1], _TEXTS):
+            settled = self._fed_characters - self._structure.held_characters
+            self._tell_starts(self._spans.told(settled), told)
 
-    def _output(self, text: str) -> TextOutput:
-        return TextOutput(text, self._stop, self._consumed_tokens, self._starts_told_with(text))
-
-    def _starts_told_with(self, text: str) -> tuple[int, ...]:
+    def _starts_before(self, stop: StopFound) -> tuple[int, ...]:
         if self._spans is None:
             return ()
-        self._told_characters += len(text)
-        if self._stop is not None:
-            return self._spans.cut(self._told_characters)
-        return self._spans.told(self._told_characters)
+        cut = self._fed_characters - stop.unread - (0 if self._is_stop_included else len(stop.stop))
+        return self._spans.cut(cut)
+
+    def _tell_starts(self, starts: tuple[int, ...], told: list[ToldPiece]) -> None:
+        """With the last piece, if it is one that can have them, else with text that is empty."""
+        if not starts:
+            return
+        if not told or not isinstance(told[-1].piece, _TEXTS):
+            told.append(ToldPiece(TextPiece("")))
+        piece, before = told[-1]
+        told[-1] = ToldPiece(piece, before + starts)
+
+    def _output(self, told: list[ToldPiece]) -> TextOutput:
+        return TextOutput(tuple(told), self._stop, self._consumed_tokens, self._structure.is_over)
+
+
+def _append(piece: Piece, told: list[ToldPiece]) -> None:
+    if told and isinstance(piece, _TEXTS) and type(piece) is type(told[-1].piece):
+        before = told[-1].piece
+        assert isinstance(before, _TEXTS)
+        told[-1] = ToldPiece(type(piece)(before.text + piece.text), told[-1].starts)
+    else:
+        told.append(ToldPiece(piece))

@@ -7,6 +7,7 @@ text alone: within reasoning or arguments they would cut what their client never
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Final
 
 from frontend.dialects.base import Tool
 from frontend.parsers.base import CallEnded, CallEvent, ReasoningFormat, ToolFormat
@@ -63,6 +64,9 @@ class ReplyForm:
     def start_openers(self) -> tuple[str, ...]:
         """Of call sections, where a stretch of text begins."""
         return self.call_format.start_openers if self.call_format and self.tools else ()
+
+
+PLAIN_TEXT: Final = ReplyForm()
 
 
 class _State(Enum):

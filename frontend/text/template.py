@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn, cast
 
 import jinja2
 import jinja2.ext
+import jinja2.meta
 import jinja2.nodes
 import jinja2.parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -68,8 +69,12 @@ class ChatTemplate:
         self._compiled: jinja2.Template | None = None
         # Told by the first chat request: completions need no template and go on.
         self._compile_error = None if source is None else compile_error(source)
+        # The variables that it reads: some templates have no use for tools, or none for thinking.
+        self.reads: frozenset[str] = frozenset()
         if source is not None and self._compile_error is None:
-            self._compiled = _environment().from_string(source)
+            environment = _environment()
+            self._compiled = environment.from_string(source)
+            self.reads = frozenset(jinja2.meta.find_undeclared_variables(environment.parse(source)))
 
     def render(
         self,

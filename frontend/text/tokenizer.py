@@ -3,7 +3,7 @@
 Imports no transformers: 90 MB of resident memory would go to classes that only read the same files.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -43,7 +43,8 @@ class Tokenizer:
         self.special_tokens: Mapping[str, str] = MappingProxyType(dict(special_tokens))
         self.chat_template: Final = chat_template
         added = backend.get_added_tokens_decoder()
-        self.special_ids = frozenset(id_ for id_, token in added.items() if token.special)
+        self._special_texts = {id_: token.content for id_, token in added.items() if token.special}
+        self.special_ids = frozenset(self._special_texts)
 
     @property
     def bos_token(self) -> str | None:
@@ -78,6 +79,18 @@ class Tokenizer:
     def token_text(self, id_: int) -> str | None:
         """One token as the vocabulary spells it; None for an id that it does not have."""
         return self._backend.id_to_token(id_)
+
+    def special_tokens_in(self, markers: Iterable[str]) -> tuple[str, ...]:
+        """The special tokens that are one of the markers or a part of one, as text, longest first."""
+        sought = tuple(markers)
+        found = {text for text in self._special_texts.values() if any(text in marker for marker in sought)}
+        return tuple(sorted(found, key=len, reverse=True))
+
+    def special_ids_but(self, shown: tuple[str, ...]) -> frozenset[int]:
+        """The special tokens without these texts."""
+        if not shown:
+            return self.special_ids
+        return frozenset(id_ for id_, text in self._special_texts.items() if text not in shown)
 
     def encode_text(self, text: str) -> list[int]:
         """Ids of raw text, with the special tokens that the tokenizer adds and at most one BOS."""

@@ -5,6 +5,7 @@ from typing import Final
 from frontend.parsers.base import Reading, ToolFormat, Tools
 from frontend.parsers.json_calls import call_object
 from frontend.parsers.source import Source
+from frontend.tool_grammar import HERMES as HERMES_GRAMMAR
 
 _BEGIN: Final = "<tool_call>"
 _END: Final = "</tool_call>"
@@ -24,4 +25,6 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
     yield from source.accept(_END)
 
 
-HERMES: Final = ToolFormat(name="hermes", claims=_claims, read=_read, openers=(_BEGIN,), marks=(_END,))
+HERMES: Final = ToolFormat(
+    name="hermes", claims=_claims, read=_read, openers=(_BEGIN,), marks=(_END,), grammar=HERMES_GRAMMAR
+)

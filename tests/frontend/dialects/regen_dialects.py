@@ -27,6 +27,7 @@ from frontend.dialects.base import (
 from frontend.dialects.fields import FieldTable
 from frontend.dialects.openai_fields import STREAM_OPTIONS_FIELDS
 from frontend.dialects.openai_messages import MESSAGE_FIELDS, PART_FIELDS
+from frontend.dialects.openai_tools import FUNCTION_FIELDS, TOOL_ITEM_FIELDS
 from frontend.errors import HTTP_MEANINGS, RequestError, error_body
 from frontend.sse import DONE, frame
 from protocol.errors import ErrorCode
@@ -107,6 +108,8 @@ TABLES: dict[str, FieldTable] = {
     "chat": openai_chat.CHAT_FIELDS,
     "chat.messages[]": MESSAGE_FIELDS,
     "chat.messages[].content[]": PART_FIELDS,
+    "chat.tools[]": TOOL_ITEM_FIELDS,
+    "chat.tools[].function": FUNCTION_FIELDS,
     "completions": openai_completions.COMPLETION_FIELDS,
     "stream_options": STREAM_OPTIONS_FIELDS,
     **ANTHROPIC_TABLES,

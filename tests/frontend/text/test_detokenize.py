@@ -27,7 +27,7 @@ TEXTS = [
 
 def pieces(tokenizer: Tokenizer, ids: list[int], skip: bool = True) -> list[str]:
     """One piece per token, and the rest."""
-    detokenizer = Detokenizer(tokenizer, skip)
+    detokenizer = Detokenizer(tokenizer, tokenizer.special_ids if skip else frozenset())
     return [detokenizer.feed([id_]) for id_ in ids] + [detokenizer.finish()]
 
 
@@ -77,7 +77,7 @@ def test_every_split_gives_the_same_text(tokenizer: Tokenizer, text: str) -> Non
     """Where the ids are cut makes no difference."""
     ids = tokenizer.encode_rendered(text)
     for cut in range(len(ids) + 1):
-        detokenizer = Detokenizer(tokenizer, True)
+        detokenizer = Detokenizer(tokenizer, tokenizer.special_ids)
         joined = detokenizer.feed(ids[:cut]) + detokenizer.feed(ids[cut:]) + detokenizer.finish()
         assert joined == text
 
@@ -122,7 +122,7 @@ def test_text_is_never_held_long(byte_level: Tokenizer, metaspace: Tokenizer, da
     """What a stream still holds after any token is at most one unfinished character."""
     for tokenizer in (byte_level, metaspace):
         ids = data.draw(st.lists(st.integers(3, tokenizer.vocabulary_size - 1), min_size=1, max_size=30))
-        detokenizer = Detokenizer(tokenizer, True)
+        detokenizer = Detokenizer(tokenizer, tokenizer.special_ids)
         detokenizer.feed(ids)
         assert len(detokenizer.finish()) <= 3
 
@@ -148,7 +148,7 @@ def test_unknown_decoders_hold_half_characters_for_a_bounded_time() -> None:
     backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Fuse()])
     tokenizer = Tokenizer(backend, BosRule(), {})
     assert pieces(tokenizer, [2, 0, 1, 2]) == ["a", "", "é", "a", ""]
-    detokenizer = Detokenizer(tokenizer, True)
+    detokenizer = Detokenizer(tokenizer, tokenizer.special_ids)
     assert detokenizer.feed([0] * MAX_HELD_TOKENS) == "\ufffd" * MAX_HELD_TOKENS
 
 

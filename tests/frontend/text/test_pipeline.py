@@ -1,11 +1,13 @@
 """TextPipeline: stop strings cut the text wherever tokens are cut, and no part of one leaves."""
 
+from typing import NamedTuple
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from frontend.text.events import TextOutput
-from frontend.text.pipeline import TextPipeline
+from frontend.text.pipeline import TextOptions, TextPipeline
 from frontend.text.tokenizer import Tokenizer
 
 TEXT = "The fox STOPS here 😀 and 漢字 STOP there. END"
@@ -14,7 +16,7 @@ STOPS = ["STOP", " STOP", "😀", "漢字 ", "The", "D", "STOPS", "fox STOPS her
 
 def machine(tokenizer: Tokenizer, *stops: str, include_stop: bool = False) -> TextPipeline:
     """A pipeline with the usual settings."""
-    return TextPipeline(tokenizer, stops=stops, include_stop=include_stop, skip_special_tokens=True)
+    return TextPipeline(tokenizer, TextOptions(stops=stops, include_stop=include_stop))
 
 
 @pytest.mark.parametrize("include_stop", [False, True])
@@ -34,19 +36,27 @@ def test_each_token_is_told_once_at_every_split(tokenizer: Tokenizer, stop: str,
             output = pipeline.finish() if feed is None else pipeline.feed(feed)
             told += output.starts
             sent += output.text
-            assert all(end <= len(sent) for end in ends[: len(told)]) or output.is_stopped
+            assert all(end <= len(sent) for end in ends[: len(told)]) or output.is_over
         assert (told, sent) == (starts, text)
 
 
 def spanned(tokenizer: Tokenizer, stop: str, include_stop: bool) -> TextPipeline:
     """A pipeline that says which tokens are told."""
-    return TextPipeline(tokenizer, stops=(stop,), include_stop=include_stop, skip_special_tokens=True, has_spans=True)
+    return TextPipeline(tokenizer, TextOptions(stops=(stop,), include_stop=include_stop, has_spans=True))
 
 
-def run(pipeline: TextPipeline, feeds: list[list[int]]) -> TextOutput:
-    """The joined text of all feeds and the finish, with the last verdict."""
+class Ran(NamedTuple):
+    """The joined text of all outputs, with the last verdict."""
+
+    text: str
+    stop: str | None
+    consumed_tokens: int
+
+
+def run(pipeline: TextPipeline, feeds: list[list[int]]) -> Ran:
+    """All feeds and the finish."""
     outputs = [*(pipeline.feed(ids) for ids in feeds), pipeline.finish()]
-    return TextOutput("".join(output.text for output in outputs), outputs[-1].stop, outputs[-1].consumed_tokens)
+    return Ran("".join(output.text for output in outputs), outputs[-1].stop, outputs[-1].consumed_tokens)
 
 
 def cut_at(text: str, stop: str, include_stop: bool) -> str:
@@ -65,7 +75,7 @@ def test_text_is_cut_at_the_stop_at_every_split(tokenizer: Tokenizer, stop: str,
     assert len(results) == 1
     result = results.pop()
     assert result.text == cut_at(TEXT, stop, include_stop)
-    assert result.is_stopped == (stop in TEXT)
+    assert (result.stop is not None) == (stop in TEXT)
 
 
 @pytest.mark.parametrize("stop", STOPS)
@@ -89,8 +99,8 @@ def test_feeds_after_the_stop_return_nothing(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode_rendered(TEXT)
     pipeline = machine(tokenizer, "fox")
     stopped = pipeline.feed(ids)
-    assert pipeline.feed(ids) == TextOutput("", stopped.stop, stopped.consumed_tokens)
-    assert pipeline.finish() == TextOutput("", stopped.stop, stopped.consumed_tokens)
+    nothing = TextOutput((), stopped.stop, stopped.consumed_tokens, is_over=True)
+    assert [pipeline.feed(ids), pipeline.finish()] == [nothing, nothing]
 
 
 def test_the_stop_completed_first_wins(tokenizer: Tokenizer) -> None:
@@ -111,13 +121,13 @@ def test_stop_at_the_first_token_leaves_no_text(tokenizer: Tokenizer) -> None:
 def test_text_held_at_the_end_is_released(tokenizer: Tokenizer) -> None:
     """The beginning of a stop that never came is text."""
     ids = tokenizer.encode_rendered("the ST")
-    assert run(machine(tokenizer, "STOP"), [ids]) == TextOutput("the ST", None, len(ids))
+    assert run(machine(tokenizer, "STOP"), [ids]) == Ran("the ST", None, len(ids))
 
 
 def test_special_tokens_show_only_when_asked(byte_level: Tokenizer) -> None:
     """skip_special_tokens reaches the detokenizer, and a special token can be a stop string then."""
     ids = byte_level.encode_rendered("hello<|im_end|> there")
-    shown = TextPipeline(byte_level, stops=(), include_stop=False, skip_special_tokens=False)
+    shown = TextPipeline(byte_level, TextOptions(skip_special_tokens=False))
     assert run(shown, [ids]).text == "hello<|im_end|> there"
     assert run(machine(byte_level), [ids]).text == "hello there"
 
@@ -138,4 +148,4 @@ def test_any_ids_any_stops_any_cut(byte_level: Tokenizer, metaspace: Tokenizer, 
         expected = run(machine(tokenizer, *stops), [[id_] for id_ in ids])
         assert run(machine(tokenizer, *stops), [ids]) == expected
         assert run(machine(tokenizer, *stops), [ids[:cut], ids[cut:]]) == expected
-        assert expected.is_stopped == bool(stops)
+        assert (expected.stop is not None) == bool(stops)

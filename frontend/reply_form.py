@@ -1,0 +1,135 @@
+"""How a request's tools and reasoning meet a model: what its prompt says, and what its reply is read as.
+
+Owns the choice of formats for one request; prompts are rendered by the template, replies read by the text machine.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from frontend.dialects.base import ChatPrompt, Constraint, Generation, NamedTool, Tool, ToolUse
+from frontend.errors import RequestError
+from frontend.model_text import ModelText
+from frontend.parsers.base import ReasoningFormat, ToolFormat
+from frontend.parsers.tools.hermes import HERMES
+from frontend.text.structure import ReplyForm
+from frontend.text.tool_preamble import with_system_in_user, with_tools_as_text
+from frontend.tool_grammar import tool_grammar
+from protocol.errors import ErrorCode
+
+# A prompt opens reasoning in its last tokens, if it does.
+_TAIL_TOKENS: Final = 24
+
+
+def rendered(prompt: ChatPrompt, tools: ToolUse | None, text: ModelText) -> str:
+    """A chat's prompt text. Raises RequestError."""
+    flags: dict[str, Any] = {
+        "add_generation_prompt": prompt.add_generation_prompt,
+        "continue_final_message": prompt.continue_final_message,
+    }
+    flags |= prompt.variables
+    if tools is None or tools.choice == "none":
+        return text.template.render(prompt.messages, **flags)
+    described = [described_tool(tool) for tool in tools.tools]
+    if "tools" in text.template.reads or not prompt.messages:
+        return text.template.render(prompt.messages, tools=described, **flags)
+    messages = with_tools_as_text(prompt.messages, described)
+    try:
+        return text.template.render(messages, **flags)
+    except RequestError:
+        return text.template.render(with_system_in_user(messages), **flags)
+
+
+def reply_form(generation: Generation, prompt_ids: list[int], text: ModelText) -> ReplyForm:
+    """What the reply to a request's prompt is read as; a completion's is text alone. Raises RequestError."""
+    prompt = generation.prompts[0]
+    if not isinstance(prompt, ChatPrompt):
+        return ReplyForm()
+    tools = generation.tools
+    call_format = None if tools is None or tools.choice == "none" else _call_format(text)
+    reasoning = text.formats.reasoning
+    return ReplyForm(
+        call_format=call_format,
+        tools={} if tools is None or call_format is None else {tool.name: tool for tool in tools.tools},
+        reasoning=reasoning,
+        is_in_reasoning=reasoning is not None and _is_open(reasoning, prompt, prompt_ids, text),
+        hidden=_hidden(call_format, reasoning, text) if generation.skip_special_tokens else (),
+        is_parallel=tools is None or (tools.is_parallel and not isinstance(tools.choice, NamedTool)),
+    )
+
+
+def constrained(generation: Generation, form: ReplyForm) -> Generation:
+    """The request with the grammar that its tool choice, or a strict tool, asks for. Raises RequestError."""
+    tools, call_format = generation.tools, form.call_format
+    if tools is None or call_format is None:
+        return generation
+    is_strict = any(tool.is_strict for tool in tools.tools)
+    if tools.choice == "auto" and not is_strict:
+        return generation
+    field = "tools" if tools.choice == "auto" else "tool_choice"
+    if call_format.grammar is None:
+        raise RequestError(
+            ErrorCode.UNSUPPORTED,
+            f"`{field}`: this model writes its calls in the format {call_format.name}, which cannot be forced yet: "
+            "use tool_choice auto and tools that are not strict",
+            field,
+        )
+    grammar = tool_grammar(tools.tools, tools.choice, call_format.grammar, is_parallel=form.is_parallel)
+    if grammar is None:
+        return generation
+    if generation.constraint is not None:
+        other = generation.constraint.field
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"`{other}` and `{field}` both constrain the reply: send one of them", other
+        )
+    return replace(generation, constraint=Constraint(field, grammar))
+
+
+def unread_fields(generation: Generation, text: ModelText) -> tuple[str, ...]:
+    """The fields that set variables of which this model's template reads none."""
+    chats = (prompt for prompt in generation.prompts if isinstance(prompt, ChatPrompt))
+    asked = [item for prompt in chats for item in prompt.asked_by.items()]
+    return tuple(dict.fromkeys(name for name, variables in asked if text.template.reads.isdisjoint(variables)))
+
+
+def described_tool(tool: Tool) -> dict[str, Any]:
+    """A tool as chat templates read it, whatever dialect it came in."""
+    function: dict[str, Any] = {"name": tool.name}
+    # Templates join the description to other text, and look into the schema.
+    function["description"] = tool.description or ""
+    function["parameters"] = dict(tool.parameters or {"type": "object", "properties": {}})
+    return {"type": "function", "function": function}
+
+
+def _call_format(text: ModelText) -> ToolFormat | None:
+    """None: calls stay text, as the server was told."""
+    if text.formats.tools is not None:
+        return text.formats.tools
+    if "tools" not in text.template.reads:
+        if text.are_tools_read:
+            return HERMES
+        raise _unreadable("its chat template has no tools, and --tool-parser none lets them stay text")
+    if text.are_tools_read:
+        raise _unreadable("it is not known in which format its chat template has calls: start with --tool-parser")
+    return None
+
+
+def _unreadable(why: str) -> RequestError:
+    return RequestError(ErrorCode.UNSUPPORTED, f"`tools` cannot be used with this model: {why}", "tools")
+
+
+def _is_open(reasoning: ReasoningFormat, prompt: ChatPrompt, prompt_ids: list[int], text: ModelText) -> bool:
+    if prompt.continue_final_message:
+        content = str(prompt.messages[-1].get("content") or "")
+        began = max(content.rfind(begin) for begin in reasoning.begins)
+        return began > max(content.rfind(end) for end in reasoning.ends)
+    return reasoning.is_open_after(text.tokenizer.decode(prompt_ids[-_TAIL_TOKENS:], False))
+
+
+def _hidden(call_format: ToolFormat | None, reasoning: ReasoningFormat | None, text: ModelText) -> tuple[str, ...]:
+    """Markers that are special tokens: the text machine must see them, the client must not."""
+    markers: list[str] = []
+    if call_format is not None:
+        markers += [*call_format.openers, *call_format.start_openers, *call_format.marks]
+    if reasoning is not None:
+        markers += [*reasoning.begins, *reasoning.ends, *reasoning.dropped]
+    return text.tokenizer.special_tokens_in(markers)

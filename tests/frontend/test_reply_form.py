@@ -1,0 +1,188 @@
+"""A request's tools and reasoning on a model: what the prompt says, and what the reply is read as."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frontend.dialects.base import ChatPrompt, Constraint, Generation, NamedTool, TextPrompt, Tool, ToolUse
+from frontend.errors import RequestError
+from frontend.model_text import ModelText, Parsers, load_model_text
+from frontend.parsers.registry import REASONING_FORMATS, TOOL_FORMATS
+from frontend.reply_form import constrained, described_tool, rendered, reply_form, unread_fields
+from frontend.text.structure import PLAIN_TEXT
+from protocol.errors import ErrorCode
+from protocol.messages import BosRule, Grammar
+from tests.fakes.tokenizer_folder import CHAT_TEMPLATE, build_tokenizer_folder
+from tests.fakes.tools import NOW, WEATHER
+
+CHOSEN = Parsers()
+USER = {"role": "user", "content": "Hi"}
+USE = ToolUse(tools=(WEATHER, NOW))
+WITH_TOOLS = (
+    "{% if tools %}{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}"
+    'Answer as <tool_call>{"name": …}</tool_call>\n{% endif %}' + CHAT_TEMPLATE
+)
+THINKING = (
+    CHAT_TEMPLATE + "{% if enable_thinking is false %}<think>\n\n</think>\n\n"
+    "{% elif add_generation_prompt %}<think>\n{% endif %}"
+)
+STRANGE = "{% for tool in tools %}{{ tool.function.name }}{% endfor %}" + CHAT_TEMPLATE
+
+
+def model(folder: Path, template: str, parsers: Parsers = CHOSEN) -> ModelText:
+    """A model with this template."""
+    build_tokenizer_folder(folder)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": template}))
+    return load_model_text(folder, BosRule(), parsers=parsers)
+
+
+def chat(*messages: dict[str, Any], **fields: Any) -> Generation:
+    """A request with these messages."""
+    prompt = {name: fields.pop(name) for name in ("variables", "asked_by", "continue_final_message") if name in fields}
+    return Generation(model=None, prompts=(ChatPrompt(messages or (USER,), **prompt),), **fields)
+
+
+def form_of(generation: Generation, text: ModelText) -> Any:
+    """The form of its reply."""
+    prompt = generation.prompts[0]
+    assert isinstance(prompt, ChatPrompt)
+    return reply_form(generation, text.tokenizer.encode_rendered(rendered(prompt, generation.tools, text)), text)
+
+
+def test_a_template_with_tools_is_given_them_as_declared(tmp_path: Path) -> None:
+    """And its format reads the reply."""
+    text = model(tmp_path, WITH_TOOLS)
+    prompt = rendered(ChatPrompt((USER,)), USE, text)
+    assert json.loads(prompt.splitlines()[0]) == described_tool(WEATHER)
+    assert form_of(chat(tools=USE), text).call_format is TOOL_FORMATS["hermes"]
+
+
+def test_a_tool_without_schema_takes_an_empty_object() -> None:
+    """Templates look into it."""
+    assert described_tool(Tool(name="now")) == {
+        "type": "function",
+        "function": {"name": "now", "description": "", "parameters": {"type": "object", "properties": {}}},
+    }
+
+
+def test_a_template_without_tools_tells_them_in_a_system_message(tmp_path: Path) -> None:
+    """In Hermes' form, before the conversation; calls and results of it become text."""
+    text = model(tmp_path, CHAT_TEMPLATE)
+    call = {"type": "function", "function": {"name": "now", "arguments": {}}}
+    messages = (
+        {"role": "system", "content": "Be brief."},
+        USER,
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": "12:00"},
+    )
+    prompt = rendered(ChatPrompt(messages), USE, text)
+    assert prompt.startswith("<|im_start|>system\nBe brief.\n\nYou can call functions.")
+    assert json.dumps(described_tool(WEATHER)) in prompt
+    assert prompt.endswith(
+        '<|im_start|>assistant\n<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call><|im_end|>\n'
+        "<|im_start|>user\n<tool_response>\n12:00\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert form_of(chat(tools=USE), text).call_format is TOOL_FORMATS["hermes"]
+
+
+def test_a_template_without_the_role_system_has_them_in_the_first_user_message(tmp_path: Path) -> None:
+    """Some refuse a system message."""
+    strict = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + CHAT_TEMPLATE
+    prompt = rendered(ChatPrompt((USER,)), USE, model(tmp_path, strict))
+    assert prompt.startswith("<|im_start|>user\nYou can call functions.")
+    assert "\n\nHi<|im_end|>" in prompt
+
+
+def test_tool_choice_none_tells_the_model_of_no_tools(tmp_path: Path) -> None:
+    """And reads no calls."""
+    text = model(tmp_path, WITH_TOOLS)
+    none = ToolUse(tools=(WEATHER,), choice="none")
+    assert rendered(ChatPrompt((USER,)), none, text) == rendered(ChatPrompt((USER,)), None, text)
+    assert form_of(chat(tools=none), text) == PLAIN_TEXT
+
+
+def test_a_template_whose_format_is_unknown_is_refused_unless_told(tmp_path: Path) -> None:
+    """Its calls would come as text, which no client expects."""
+    with pytest.raises(RequestError, match="--tool-parser") as caught:
+        form_of(chat(tools=USE), model(tmp_path / "a", STRANGE))
+    assert (caught.value.code, caught.value.param) == (ErrorCode.UNSUPPORTED, "tools")
+    assert form_of(chat(tools=USE), model(tmp_path / "b", STRANGE, Parsers(tools="none"))) == PLAIN_TEXT
+    named = form_of(chat(tools=USE), model(tmp_path / "c", STRANGE, Parsers(tools="hermes")))
+    assert named.call_format is TOOL_FORMATS["hermes"]
+
+
+def test_no_parser_and_no_tools_in_the_template_is_refused(tmp_path: Path) -> None:
+    """Nobody would tell the model of them."""
+    with pytest.raises(RequestError, match="--tool-parser none"):
+        form_of(chat(tools=USE), model(tmp_path, CHAT_TEMPLATE, Parsers(tools="none")))
+
+
+def test_reasoning_begins_where_the_prompt_has_opened_it(tmp_path: Path) -> None:
+    """By the prompt's end, so a variable that switches thinking off is seen."""
+    text = model(tmp_path, THINKING)
+    assert text.formats.reasoning is REASONING_FORMATS["think"]
+    assert form_of(chat(), text).is_in_reasoning
+    assert not form_of(chat(variables={"enable_thinking": False}), text).is_in_reasoning
+    asks = {"role": "user", "content": "What is <think>?"}
+    assert not form_of(chat(asks, variables={"enable_thinking": False}), text).is_in_reasoning
+
+
+@pytest.mark.parametrize(("content", "is_open"), [("<think>so", True), ("<think>so</think>x", False), ("x", False)])
+def test_a_continued_message_goes_on_where_it_stands(tmp_path: Path, content: str, is_open: bool) -> None:
+    """In its reasoning, if that is open."""
+    text = model(tmp_path, CHAT_TEMPLATE + "{# </think> #}")
+    generation = Generation(
+        model=None,
+        prompts=(
+            ChatPrompt(
+                (USER, {"role": "assistant", "content": content}),
+                add_generation_prompt=False,
+                continue_final_message=True,
+            ),
+        ),
+    )
+    assert form_of(generation, text).is_in_reasoning == is_open
+
+
+def test_a_completion_is_text_alone(tmp_path: Path) -> None:
+    """Also of a model that thinks."""
+    generation = Generation(model=None, prompts=(TextPrompt("<think>\n"),))
+    assert reply_form(generation, [1], model(tmp_path, THINKING)) == PLAIN_TEXT
+
+
+def test_fields_that_the_template_does_not_read_are_named(tmp_path: Path) -> None:
+    """Thinking cannot be switched where there is none."""
+    asked = {"enable_thinking": ("enable_thinking", "thinking"), "chat_template_kwargs.x": ("x",)}
+    assert unread_fields(chat(asked_by=asked), model(tmp_path / "a", THINKING)) == ("chat_template_kwargs.x",)
+    assert unread_fields(chat(asked_by=asked), model(tmp_path / "b", CHAT_TEMPLATE)) == tuple(asked)
+
+
+@pytest.mark.parametrize(
+    ("tools", "field"),
+    [
+        (ToolUse(tools=(WEATHER,), choice="required"), "tool_choice"),
+        (ToolUse(tools=(WEATHER, NOW), choice=NamedTool("now")), "tool_choice"),
+        (ToolUse(tools=(Tool(name="now", is_strict=True),)), "tools"),
+    ],
+)
+def test_a_choice_is_a_grammar(tmp_path: Path, tools: ToolUse, field: str) -> None:
+    """Named after the field that asked for it; with another constraint it is refused."""
+    text = model(tmp_path, WITH_TOOLS)
+    generation = chat(tools=tools)
+    constraint = constrained(generation, form_of(generation, text)).constraint
+    assert constraint is not None
+    assert (constraint.field, constraint.grammar.kind) == (field, "lark")
+    other = Constraint("guided_regex", Grammar(kind="regex", text="a"))
+    both = chat(tools=tools, constraint=other)
+    with pytest.raises(RequestError, match="both constrain"):
+        constrained(both, form_of(both, text))
+
+
+def test_a_free_choice_is_no_grammar(tmp_path: Path) -> None:
+    """Nor a request without tools."""
+    text = model(tmp_path, WITH_TOOLS)
+    for generation in (chat(), chat(tools=USE), chat(tools=ToolUse(tools=(WEATHER,), choice="none"))):
+        assert constrained(generation, form_of(generation, text)) == generation

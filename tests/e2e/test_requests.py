@@ -56,7 +56,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (chat("x", length_penalty=1.2), "length_penalty"),
     (chat("x", n=99), "n"),
     (chat("x", response_format={"type": "yaml"}), "response_format"),
-    (chat("x", tools=[{"type": "function", "function": {"name": "f"}}]), "tools"),
+    (chat("x", tools=[{"type": "web_search"}]), "tools[0].type"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "image_url"),
 ]
 

@@ -3,6 +3,8 @@
 Owns the choice of formats for one request; prompts are rendered by the template, replies read by the text machine.
 """
 
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ from protocol.errors import ErrorCode
 
 # A prompt opens reasoning in its last tokens, if it does.
 _TAIL_TOKENS: Final = 24
+_SHORT_ID_LENGTH: Final = 9
 
 
 def rendered(prompt: ChatPrompt, tools: ToolUse | None, text: ModelText) -> str:
@@ -28,10 +31,10 @@ def rendered(prompt: ChatPrompt, tools: ToolUse | None, text: ModelText) -> str:
     }
     flags |= prompt.variables
     if tools is None or tools.choice == "none":
-        return text.template.render(prompt.messages, **flags)
+        return text.template.render(_with_short_ids(prompt.messages, text), **flags)
     described = [described_tool(tool) for tool in tools.tools]
     if "tools" in text.template.reads or not prompt.messages:
-        return text.template.render(prompt.messages, tools=described, **flags)
+        return text.template.render(_with_short_ids(prompt.messages, text), tools=described, **flags)
     messages = with_tools_as_text(prompt.messages, described)
     try:
         return text.template.render(messages, **flags)
@@ -98,6 +101,31 @@ def described_tool(tool: Tool) -> dict[str, Any]:
     function["description"] = tool.description or ""
     function["parameters"] = dict(tool.parameters or {"type": "object", "properties": {}})
     return {"type": "function", "function": function}
+
+
+def _with_short_ids(messages: Sequence[Mapping[str, Any]], text: ModelText) -> Sequence[Mapping[str, Any]]:
+    """Mistral's templates refuse every id but their own kind; ours, and those of other servers, are longer."""
+    call_format = text.formats.tools
+    if call_format is None or not call_format.has_short_ids:
+        return messages
+    return [_with_short_id(message) for message in messages]
+
+
+def _with_short_id(message: Mapping[str, Any]) -> dict[str, Any]:
+    short = dict(message)
+    if "tool_call_id" in short:
+        short["tool_call_id"] = _short_id(short["tool_call_id"])
+    if "tool_calls" in short:
+        short["tool_calls"] = [
+            {**call, "id": _short_id(call["id"])} if "id" in call else call for call in short["tool_calls"]
+        ]
+    return short
+
+
+def _short_id(id_: str) -> str:
+    """The same for the same; of one that is short already, itself."""
+    is_short = len(id_) == _SHORT_ID_LENGTH and id_.isascii() and id_.isalnum()
+    return id_ if is_short else hashlib.sha256(id_.encode()).hexdigest()[:_SHORT_ID_LENGTH]
 
 
 def _call_format(text: ModelText) -> ToolFormat | None:

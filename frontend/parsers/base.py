@@ -50,7 +50,7 @@ class ToolFormat:
     among them are seen, and what is left over of them never reaches a client. read: one section, one call or more;
     white space between its calls is its own to skip. It raises MalformedError for what is no call, and returns behind
     the section's end; the CallBegun of an unknown tool is malformed of itself. grammar: how a call is forced; None
-    where it cannot be.
+    where it cannot be. has_short_ids: its template takes ids of nine letters and digits only.
     """
 
     name: str
@@ -60,6 +60,7 @@ class ToolFormat:
     start_openers: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     grammar: ToolCallFormat | None = None
+    has_short_ids: bool = False
 
 
 def _at_the_end(begins: tuple[str, ...], prompt: str) -> bool:

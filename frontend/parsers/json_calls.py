@@ -98,6 +98,34 @@ def call_object(
         yield from _told(name, arguments or "{}")
 
 
+def call_list(source: Source) -> Reading[None]:
+    """An array of such objects, at least one; the bracket that ends it may be missing at the end of the text."""
+    yield from source.skip_space()
+    yield from source.expect("[")
+    has_more = True
+    while has_more:
+        yield from call_object(source)
+        yield from source.skip_space()
+        has_more = (yield from source.accept(",")) is not None
+    yield from source.accept("]")
+
+
+def has_first_key(source: Source, keys: tuple[str, ...]) -> Reading[bool]:
+    """Whether an object with one of these as its first key comes next; reads nothing of it."""
+    longest = max(map(len, keys)) + len('""')
+    count = 1
+    while True:
+        text = yield from source.peek(count)
+        behind = text.removeprefix("{").lstrip()
+        if not text.startswith("{") or len(text) < count:
+            return False
+        if len(behind) >= longest or behind.count('"') > 1:
+            return behind.startswith(tuple(f'"{key}"' for key in keys))
+        if behind and not any(f'"{key}"'.startswith(behind) for key in keys):
+            return False
+        count += 1
+
+
 def _closed(source: Source, is_told: bool) -> Reading[None]:
     if (yield from source.accept("}")) is None and not is_told:
         raise MalformedError

@@ -26,16 +26,20 @@ from frontend.parsers.tools.function_gemma import FUNCTION_GEMMA
 from frontend.parsers.tools.gemma4 import GEMMA4
 from frontend.parsers.tools.glm45 import GLM45
 from frontend.parsers.tools.glm47 import GLM47
+from frontend.parsers.tools.granite import GRANITE
 from frontend.parsers.tools.harmony import HARMONY
 from frontend.parsers.tools.hermes import HERMES
 from frontend.parsers.tools.kimi_k2 import KIMI_K2
 from frontend.parsers.tools.kimi_k3 import KIMI_K3
 from frontend.parsers.tools.lfm2 import LFM2
+from frontend.parsers.tools.llama3_json import LLAMA3_JSON
 from frontend.parsers.tools.longcat import LONGCAT
 from frontend.parsers.tools.minicpm import MINICPM
 from frontend.parsers.tools.minicpm5 import MINICPM5
 from frontend.parsers.tools.minimax_m2 import MINIMAX_M2
+from frontend.parsers.tools.mistral import MISTRAL
 from frontend.parsers.tools.muse_spark import MUSE_SPARK
+from frontend.parsers.tools.nemotron import NEMOTRON
 from frontend.parsers.tools.pythonic import PYTHONIC
 from frontend.parsers.tools.qwen3_coder import QWEN3_CODER
 from frontend.parsers.tools.seed_oss import SEED_OSS
@@ -63,15 +67,19 @@ TOOL_FORMATS: Final[Mapping[str, ToolFormat]] = _by_name(
         GEMMA4,
         GLM45,
         GLM47,
+        GRANITE,
         HARMONY,
         KIMI_K2,
         KIMI_K3,
         LFM2,
+        LLAMA3_JSON,
         LONGCAT,
         MINICPM,
         MINICPM5,
         MINIMAX_M2,
+        MISTRAL,
         MUSE_SPARK,
+        NEMOTRON,
         PYTHONIC,
         QWEN3_CODER,
         SEED_OSS,

@@ -120,6 +120,23 @@ def test_no_parser_and_no_tools_in_the_template_is_refused(tmp_path: Path) -> No
         form_of(chat(tools=USE), model(tmp_path, CHAT_TEMPLATE, Parsers(tools="none")))
 
 
+def test_ids_of_calls_are_shortened_for_a_template_that_wants_them_short(tmp_path: Path) -> None:
+    """A call and its result keep the same id; one that is short already stays."""
+    template = (
+        "{# [TOOL_CALLS] #}{% for message in messages %}{% for call in message.tool_calls or [] %}{{ call.id }},"
+        "{% endfor %}{{ message.tool_call_id }},{% endfor %}{{ tools }}"
+    )
+    calls = [
+        {"type": "function", "id": id_, "function": {"name": "now", "arguments": {}}} for id_ in ("call_1", "a" * 9)
+    ]
+    results = [{"role": "tool", "content": "", "tool_call_id": call["id"]} for call in calls]
+    turn = {"role": "assistant", "content": "", "tool_calls": calls}
+    prompt = rendered(ChatPrompt((turn, *results)), None, model(tmp_path, template))
+    first, second, _, again, last, _ = prompt.split(",")
+    assert (len(first), first, second, last) == (9, again, "a" * 9, "a" * 9)
+    assert first.isalnum()
+
+
 def test_reasoning_begins_where_the_prompt_has_opened_it(tmp_path: Path) -> None:
     """By the prompt's end, so a variable that switches thinking off is seen."""
     text = model(tmp_path, THINKING)

@@ -14,12 +14,14 @@ ORACLES = {
     "gemma4": "gemma4",
     "glm45": "glm47",
     "glm47": "glm47",
+    "hermes": "json_tools",
     "kimi_k2": "kimi_k2",
     "kimi_k3": "kimi_k3",
     "lfm2": "pythonic",
     "longcat": "longcat",
     "minicpm5": "minicpm5",
     "minimax_m2": "minimax_m2",
+    "mistral": "mistral",
     "muse_spark": "muse_spark",
     "qwen3_coder": "qwen3_coder",
 }
@@ -56,6 +58,7 @@ READS = {
     "lfm2": _is_word,
     "minicpm5": _has_no_pitfall,
     "minimax_m2": _has_no_pitfall,
+    "mistral": lambda call: "." not in call.name,
     "longcat": lambda call: bool(call.arguments),
     "muse_spark": _has_texts_alone,
     "qwen3_coder": _has_no_pitfall,
@@ -70,7 +73,8 @@ def oracle_calls(module: str, text: str) -> list[Call]:
     parser = importlib.import_module(f"mlx_lm.tool_parsers.{module}")
     calls: list[Call] = []
     for section in text.split(parser.tool_call_start)[1:]:
-        parsed = parser.parse_tool_call(section.partition(parser.tool_call_end)[0], DECLARED)
+        end = parser.tool_call_end
+        parsed = parser.parse_tool_call(section.partition(end)[0] if end else section, DECLARED)
         calls += [Call(call["name"], call["arguments"]) for call in (parsed if isinstance(parsed, list) else [parsed])]
     return calls
 

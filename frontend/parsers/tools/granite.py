@@ -1,0 +1,23 @@
+"""Granite 3's and Phi 4's calls: a tag and a list of JSON objects."""
+
+from typing import Final
+
+from frontend.parsers.base import Reading, ToolFormat, Tools
+from frontend.parsers.json_calls import call_list
+from frontend.parsers.source import Source
+
+_BEGIN: Final = "<|tool_call|>"
+_END: Final = "<|/tool_call|>"
+
+
+def _claims(template: str) -> bool:
+    return _BEGIN in template
+
+
+def _read(source: Source, tools: Tools) -> Reading[None]:
+    yield from call_list(source)
+    yield from source.skip_space()
+    yield from source.accept(_END)
+
+
+GRANITE: Final = ToolFormat(name="granite", claims=_claims, read=_read, openers=(_BEGIN,), marks=(_END,))

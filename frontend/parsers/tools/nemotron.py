@@ -1,0 +1,23 @@
+"""Nemotron's calls: a list of JSON objects between two tags; Nemotron 3's are Qwen 3 Coder's."""
+
+from typing import Final
+
+from frontend.parsers.base import Reading, ToolFormat, Tools
+from frontend.parsers.json_calls import call_list
+from frontend.parsers.source import Source
+
+_BEGIN: Final = "<TOOLCALL>"
+_END: Final = "</TOOLCALL>"
+
+
+def _claims(template: str) -> bool:
+    return _BEGIN in template
+
+
+def _read(source: Source, tools: Tools) -> Reading[None]:
+    yield from call_list(source)
+    yield from source.skip_space()
+    yield from source.accept(_END)
+
+
+NEMOTRON: Final = ToolFormat(name="nemotron", claims=_claims, read=_read, openers=(_BEGIN,), marks=(_END,))

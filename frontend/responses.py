@@ -61,8 +61,6 @@ async def _speak(request: web.Request, body: bytes) -> Spoken:
     dialect = responses_dialect(recalled)
     is_small = len(body) <= _INLINE_BYTES and not recalled.history
     generation = dialect.parse(content) if is_small else await asyncio.to_thread(dialect.parse, content)
-    if generation.tools is not None:
-        raise RequestError(ErrorCode.UNSUPPORTED, "`tools` are not available yet: leave them out", "tools")
     asked = asked_of(generation)
     if asked.blank.store and not shelf.is_open:
         is_explicit = as_object(content, "body").get("store") is True

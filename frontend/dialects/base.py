@@ -250,11 +250,15 @@ class ToolCallFinished:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceFinished:
-    """Last event of a choice, with the one finish reason. stop: the stop string that ended it, if one did."""
+    """Last event of a choice, with the one finish reason. stop: the stop string that ended it, if one did.
+
+    reasoning_tokens: among those that the choice generated.
+    """
 
     choice: int
     reason: FinishWord
     stop: str | None = None
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

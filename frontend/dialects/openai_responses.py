@@ -18,6 +18,7 @@ from frontend.dialects.openai_responses_frames import AskedResponse, framer, who
 from frontend.dialects.openai_responses_items import NOTHING, Recalled, Transcript, input_items, resolved
 from frontend.dialects.openai_responses_objects import ReasoningConfig, ResponseBody, TextConfig
 from frontend.dialects.openai_responses_tools import OfferedTools
+from frontend.dialects.openai_tools import TOOL_FIELDS, ReadVariables, effort_variables, read_variables
 from frontend.dialects.values import (
     Bounds,
     as_list,
@@ -39,6 +40,7 @@ _COUNT: Final = Bounds(least=1, most=2**53)
 _ELSEWHERE: Final = "this server has no such service: leave it out"
 _LOGPROBS: Final = "message.output_text.logprobs"
 _SEALED: Final = "reasoning.encrypted_content"
+_TEMPLATE_FIELDS: Final = ("enable_thinking", "chat_template_kwargs")
 
 # Of the shared fields, those that this API spells in another way or does not have.
 _OTHERWISE: Final[FieldTable] = {
@@ -78,6 +80,8 @@ RESPONSES_FIELDS: Final[FieldTable] = {
     "moderation": NeutralOnly(advice=_ELSEWHERE),
     "access_programs": NeutralOnly(advice=_ELSEWHERE),
     "image": Named(({},)),
+    "enable_thinking": TOOL_FIELDS["enable_thinking"],
+    "chat_template_kwargs": TOOL_FIELDS["chat_template_kwargs"],
 }
 TEXT_FIELDS: Final[FieldTable] = {
     "format": Honoured("text, json_object or json_schema, strict or not; JSON is written without white space"),
@@ -91,7 +95,7 @@ FORMAT_FIELDS: Final[FieldTable] = {
     "strict": Harmless("what is not strict is constrained, too"),
 }
 REASONING_FIELDS: Final[FieldTable] = {
-    "effort": Named(),
+    "effort": Honoured("given to the template; none switches thinking off where the template can"),
     "summary": Honoured("auto, concise or detailed: the reasoning itself, told as a summary"),
     "generate_summary": Honoured("an older name of summary"),
     "context": Named(("auto",)),
@@ -114,7 +118,8 @@ def parse_responses(body: object, recalled: Recalled = NOTHING) -> Generation:
     is_parallel = read_bool(fields, "parallel_tool_calls", default=True)
     use = tools.use(fields.get("tool_choice"), is_parallel=is_parallel)
     ignored |= transcript.ignored | tools.ignored
-    prompt = ChatPrompt(tuple(transcript.messages), param="input")
+    read = _variables(fields, reasoning.effort)
+    prompt = ChatPrompt(tuple(transcript.messages), variables=read.variables, asked_by=read.asked_by, param="input")
     generation = read_generation(fields, (prompt,), tuple(ignored))
     top_logprobs = read_integer(fields, "top_logprobs", Bounds(0, MAX_TOP)) or 0
     asked = AskedResponse(
@@ -222,6 +227,13 @@ def _reasoning(value: object, ignored: dict[str, None]) -> ReasoningConfig:
         raise wrong("reasoning.summary", summary, "auto, concise or detailed")
     effort = read_text({"reasoning.effort": fields.get("effort")}, "reasoning.effort")
     return ReasoningConfig(effort=effort, summary=cast("str | None", summary))
+
+
+def _variables(fields: Mapping[str, object], effort: str | None) -> ReadVariables:
+    """For the template; of two fields that set the same, the more particular wins."""
+    asked = effort_variables(effort, "reasoning.effort")
+    more = read_variables({name: fields.get(name) for name in _TEMPLATE_FIELDS})
+    return ReadVariables({**asked.variables, **more.variables}, {**asked.asked_by, **more.asked_by})
 
 
 def _include(value: object, ignored: dict[str, None]) -> set[str]:

@@ -81,6 +81,7 @@ class ResponseFramer:
         self._output: list[OutputItem] = []
         self._open: OpenItem | None = None
         self._is_cut = False
+        self._reasoning_tokens = 0
 
     def frames(self, event: ReplyEvent) -> list[SseEvent]:
         """Named events."""
@@ -118,7 +119,8 @@ class ResponseFramer:
                 sent = self._open.add(text)
             case ToolCallFinished():
                 sent = self._close("completed")
-            case ChoiceFinished(reason=reason):
+            case ChoiceFinished(reason=reason, reasoning_tokens=reasoning_tokens):
+                self._reasoning_tokens = reasoning_tokens
                 sent = self._finished(is_cut=reason == "length")
             case ReplyFinished(usage=usage):
                 sent.append(self._end(usage))
@@ -135,6 +137,9 @@ class ResponseFramer:
     def _message(self, text: str, entries: Sequence[ChatEntry]) -> list[ResponseEvent]:
         if isinstance(self._open, OpenMessage):
             return self._open.add(text, entries)
+        if not text:
+            # A token that left no text behind a call, with its log-probability: no message begins with it.
+            return []
         closed = self._close("completed")
         opened = OpenMessage(self._place("msg"))
         return [*closed, *self._begin(opened), *opened.add(text, entries)]
@@ -177,7 +182,7 @@ class ResponseFramer:
             status="incomplete" if self._is_cut else "completed",
             incomplete_details=IncompleteDetails() if self._is_cut else None,
             output=tuple(self._output),
-            usage=response_usage(usage, 0),
+            usage=response_usage(usage, self._reasoning_tokens),
         )
         kind = ResponseIncomplete if self._is_cut else ResponseCompleted
         return kind(sequence_number=self._number(), response=self.response)

@@ -129,6 +129,7 @@ class Transcript:
                 f"`{where}` is an item of the type {shown(kind)}, which this server does not read: leave it out",
                 where,
             )
+        read_text({f"{where}.id": item.get("id")}, f"{where}.id")
         reader(self, item, where)
 
     def message(self, item: Item, where: str) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from frontend.dialects.base import NamedTool, Tool, ToolChoice, ToolUse
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, check_nested
+from frontend.dialects.openai_tools import MAX_TOOLS
 from frontend.dialects.values import as_list, as_object, as_text, read_bool, read_text, shown, wrong
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
@@ -123,6 +124,8 @@ class OfferedTools:
             case other:
                 raise wrong(f"{where}.type", other, '"function" or "custom"')
         name = joined_name(origin.name, space)
+        if len(self.tools) == MAX_TOOLS:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"`{where}`: at most {MAX_TOOLS} tools are taken", where)
         if name in self.origins:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"`{where}`: there is a tool {shown(name)} already", where)
         self.origins[name] = origin

@@ -86,12 +86,9 @@ def read_variables(body: Mapping[str, object]) -> ReadVariables:
     """Variables for the chat template; of two fields that set the same, the more particular wins."""
     variables: dict[str, Any] = {}
     asked_by: dict[str, tuple[str, ...]] = {}
-    effort = read_text(body, "reasoning_effort")
-    if effort is not None:
-        if effort not in _EFFORTS:
-            raise wrong("reasoning_effort", effort, "one of " + ", ".join(_EFFORTS))
-        variables |= {"reasoning_effort": effort, **dict.fromkeys(_THINKING, effort != "none")}
-        asked_by["reasoning_effort"] = ("reasoning_effort", *_THINKING)
+    effort = effort_variables(read_text(body, "reasoning_effort"), "reasoning_effort")
+    variables |= effort.variables
+    asked_by |= effort.asked_by
     if body.get("enable_thinking") is not None:
         variables |= dict.fromkeys(_THINKING, read_bool(body, "enable_thinking", default=True))
         asked_by["enable_thinking"] = _THINKING
@@ -103,6 +100,16 @@ def read_variables(body: Mapping[str, object]) -> ReadVariables:
         variables[name] = value
         asked_by[f"chat_template_kwargs.{name}"] = (name,)
     return ReadVariables(variables, asked_by)
+
+
+def effort_variables(effort: str | None, field: str) -> ReadVariables:
+    """Variables for a reasoning effort, under whatever name it came. Raises RequestError."""
+    if effort is None:
+        return ReadVariables()
+    if effort not in _EFFORTS:
+        raise wrong(field, effort, "one of " + ", ".join(_EFFORTS))
+    variables = {"reasoning_effort": effort, **dict.fromkeys(_THINKING, effort != "none")}
+    return ReadVariables(variables, {field: ("reasoning_effort", *_THINKING)})
 
 
 def _tool(value: object, where: str, ignored: dict[str, None]) -> Tool:

@@ -23,13 +23,15 @@ class TextOutput:
     pieces: their text never ends within a possible stop string. stop: the stop string that was found. is_over: the
     reply ends here, by it or by a call that is the only one. consumed_tokens: all tokens fed so far, or, once it is
     over, those up to and including the one that ended it. A stop string takes the tokens with it that have no text
-    before the cut; of the others each is told once, with its text or after it.
+    before the cut; of the others each is told once, with its text or after it. reasoning_tokens: of those fed so far,
+    the ones within reasoning, its end included.
     """
 
     pieces: tuple[ToldPiece, ...]
     stop: str | None
     consumed_tokens: int
     is_over: bool = False
+    reasoning_tokens: int = 0
 
     @property
     def text(self) -> str:

@@ -40,6 +40,7 @@ class TextPipeline:
         self._is_stop_included = options.include_stop
         self._stop: str | None = None
         self._consumed_tokens = 0
+        self._reasoning_tokens = 0
         # Only for those who ask which token made which text.
         self._spans = TokenSpans() if options.has_spans else None
         self._fed_characters = 0
@@ -51,6 +52,7 @@ class TextPipeline:
             if self._structure.is_over:
                 break
             self._consumed_tokens += 1
+            self._reasoning_tokens += self._structure.is_in_reasoning
             text = self._detokenizer.feed([id_])
             self._fed_characters += len(text)
             if self._spans is not None:
@@ -105,7 +107,9 @@ class TextPipeline:
         told[-1] = ToldPiece(piece, before + starts)
 
     def _output(self, told: list[ToldPiece]) -> TextOutput:
-        return TextOutput(tuple(told), self._stop, self._consumed_tokens, self._structure.is_over)
+        return TextOutput(
+            tuple(told), self._stop, self._consumed_tokens, self._structure.is_over, self._reasoning_tokens
+        )
 
 
 def _append(piece: Piece, told: list[ToldPiece]) -> None:

@@ -104,6 +104,11 @@ class ReplyStructure:
         self._pieces: list[Piece] = []
 
     @property
+    def is_in_reasoning(self) -> bool:
+        """Whether what comes next is reasoning, or its end."""
+        return self._state is _State.REASONING
+
+    @property
     def held_characters(self) -> int:
         """How many of the last characters may yet become text, or a marker."""
         match self._state:

@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from frontend.api_keys import ApiKeys
 from frontend.app import build_app
 from frontend.engine_client import EngineClient
 from frontend.http_server import HttpRunner
-from frontend.model_text import load_model_text
+from frontend.model_text import Parsers, load_model_text
 from frontend.parts import FrontendParts
 from frontend.settings import Settings
 from protocol.endpoint import open_runtime_folder
@@ -97,7 +98,9 @@ async def serving(
     """
     fake = beside or FakeEngine(FakeSettings(runtime_dir=str(runtime_dir), **engine)).start()
     settings = Settings(runtime_dir=str(runtime_dir), **(frontend or {}))
-    client = EngineClient(open_runtime_folder(runtime_dir), ClientInfo(name="test", pid=1), load_model_text)
+    parsers = Parsers(settings.tool_parser, settings.reasoning_parser)
+    load = partial(load_model_text, parsers=parsers)
+    client = EngineClient(open_runtime_folder(runtime_dir), ClientInfo(name="test", pid=1), load)
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -136,6 +136,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"type": "function_call", "call_id": "c", "arguments": "{}"}, "input[0].name"),
     ({"type": "custom_tool_call", "call_id": "c", "name": "f"}, "input[0].input"),
     ({"type": "reasoning", "content": "x"}, "input[0].content"),
+    ({"role": "user", "content": "x", "id": 7}, "input[0].id"),
 ]
 
 

@@ -75,6 +75,7 @@ REFUSED: list[tuple[list[dict[str, Any]], str]] = [
     ([{"type": "namespace", "name": "n", "tools": [{"type": "mcp"}]}], "tools[0].tools[0].type"),
     ([{"type": "namespace", "name": "n"}], "tools[0].tools"),
     ([WEATHER, WEATHER], "tools[1]"),
+    ([{"type": "function", "name": f"f{index}"} for index in range(1_025)], "tools[1024]"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""JavaScript clients as their users run them: OpenAI's, Vercel's AI SDK, Anthropic's."""
+"""JavaScript clients as their users run them: OpenAI's, Vercel's AI SDK in two APIs, Anthropic's."""
 
 import json
 import subprocess
@@ -11,9 +11,9 @@ from tests.clients.conftest import Asked
 from tests.clients.node_packages import FOLDER, node_modules
 from tests.e2e.cluster import Cluster
 
-CLIENTS = ("openai", "ai", "anthropic")
-STOPPED = {"openai": "stop", "ai": "stop", "anthropic": "end_turn"}
-CUT = {"openai": "length", "ai": "length", "anthropic": "max_tokens"}
+CLIENTS = ("openai", "ai", "responses", "anthropic")
+STOPPED = {"openai": "stop", "ai": "stop", "responses": "stop", "anthropic": "end_turn"}
+CUT = {"openai": "length", "ai": "length", "responses": "length", "anthropic": "max_tokens"}
 
 
 @pytest.fixture(scope="module", params=CLIENTS)
@@ -66,14 +66,27 @@ def test_errors_are_the_clients_own(client: str, told: dict[str, Any]) -> None:
     """An unknown model is the exception that the client has for it, with the server's words."""
     error = told["unknownModel"]
     assert error["status"] == 404
-    assert error["name"] == {"openai": "NotFoundError", "ai": "APICallError", "anthropic": "NotFoundError"}[client]
+    expected = {"openai": "NotFoundError", "anthropic": "NotFoundError"}
+    assert error["name"] == expected.get(client, "APICallError")
     assert "nobody" in error["message"]
+
+
+def test_a_conversation_goes_on(client: str, told: dict[str, Any]) -> None:
+    """Over the Responses API: the AI SDK sends former items by their ids, or the id of the former response."""
+    if client != "responses":
+        assert "conversation" not in told
+        return
+    assert told["conversation"]["isNamed"] is True
+    first, second, third = told["conversation"]["texts"]
+    assert all(told["conversation"]["texts"])
+    assert first == told["whole"]["text"]
+    assert second == third
 
 
 def test_what_only_openais_client_does(client: str, told: dict[str, Any], cluster: Cluster) -> None:
     """The model list, completions, its stream runner, eight requests at once, a field that is out of range."""
     if client != "openai":
-        assert set(told) == {"whole", "stream", "schema", "cancel", "unknownModel"}
+        assert set(told) - {"conversation"} == {"whole", "stream", "schema", "cancel", "unknownModel"}
         return
     assert cluster.kind == "real" or told["completions"] == {"text": "café 🦊 and 数える"}
     assert told["models"] == ["e2e-model", "my-name"]

@@ -23,6 +23,7 @@ from engine.memory import Allocator
 from engine.outbox import Outbox
 from engine.parts import LoopParts
 from engine.prefill_queue import PrefillQueue
+from engine.pulse import Pulse
 from engine.report import Progress, Reporter
 from engine.retire import Roster, Tally
 from engine.row import Row, RowKey
@@ -68,8 +69,7 @@ class EngineLoop:
         self._masks = GrammarMasks(parts.grammars.tokenizer)
         self._prefilling = PrefillQueue()
         self._ready: list[Group] = []
-        self._steps = 0
-        self._last_step_ms = 0.0
+        self._pulse = Pulse()
         self._drain_ends_at: float | None = None
 
     def run(self) -> None:
@@ -263,8 +263,7 @@ class EngineLoop:
                 self._sample_rest(launch)
         self._remove_ended()
         self._board.turn_ended()
-        self._steps += 1
-        self._last_step_ms = (time.monotonic() - began_at) * 1e3
+        self._pulse.step_done(began_at, time.monotonic(), has_rows=len(self._batch) > 0)
         self._allocator.step_done()
 
     def _join_ready(self) -> None:
@@ -329,7 +328,7 @@ class EngineLoop:
     # --- tell -----------------------------------------------------------------------------------
 
     def _tell(self) -> None:
-        self._outbox.flush(self._mailbox, self._steps)
+        self._outbox.flush(self._mailbox, self._pulse.steps)
 
     def _publish_when_due(self) -> None:
         if self._reporter.is_due():
@@ -340,9 +339,9 @@ class EngineLoop:
         kv_bytes = prefilling + self._batch.allocated_bytes + sum(group.allocated_bytes for group in self._ready)
         progress = Progress(
             waiting=len(self._admission.waiting),
+            oldest_at=min((row.submitted_at for row in self._admission.waiting), default=None),
             decoding=len(self._batch),
-            steps=self._steps,
-            last_step_ms=self._last_step_ms,
+            step=self._pulse.status(),
             kv_bytes=kv_bytes,
             ledger_bytes=self._batch.ledger_bytes,
         )

@@ -9,7 +9,7 @@ from engine.mailbox import Mailbox
 from engine.memory import Allocator
 from engine.retire import Roster, Tally
 from engine.status import LoopSnapshot, StatusBoard
-from protocol.status import FrontendStatus, RowCounts
+from protocol.status import FrontendStatus, RowCounts, StepStatus
 
 PUBLISH_EVERY_S: Final = 0.1
 # Each may name itself in 4 kB: with more of them a status would not fit into its frame.
@@ -17,12 +17,15 @@ MAX_FRONTENDS_SHOWN: Final = 256
 
 
 class Progress(NamedTuple):
-    """Where the loop stands. kv_bytes: of all live rows' caches; ledger_bytes: what decoding rows' may take."""
+    """Where the loop stands. oldest_at: when the first of the queue came, in monotonic seconds.
+
+    kv_bytes: of all live rows' caches; ledger_bytes: what decoding rows' may take.
+    """
 
     waiting: int
+    oldest_at: float | None
     decoding: int
-    steps: int
-    last_step_ms: float
+    step: StepStatus
     kv_bytes: int
     ledger_bytes: int
 
@@ -47,9 +50,13 @@ class Reporter:
         prefilling = len(self._roster.rows) - progress.waiting - progress.decoding
         self._board.publish(
             LoopSnapshot(
-                rows=RowCounts(waiting=progress.waiting, prefilling=prefilling, decoding=progress.decoding),
-                steps=progress.steps,
-                last_step_ms=progress.last_step_ms,
+                rows=RowCounts(
+                    waiting=progress.waiting,
+                    prefilling=prefilling,
+                    decoding=progress.decoding,
+                    oldest_waiting_ms=0.0 if progress.oldest_at is None else (now - progress.oldest_at) * 1e3,
+                ),
+                step=progress.step,
                 prompt_total=self._tally.prompt_tokens,
                 generated_total=self._tally.generated_tokens,
                 memory=allocator.status(progress.kv_bytes, progress.ledger_bytes),

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import msgspec
+
 from protocol.messages import PROTOCOL_VERSION, Batching, Epoch
 from protocol.status import (
     Counters,
@@ -31,11 +33,10 @@ _MAX_SAMPLES: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSnapshot:
-    """The loop's own numbers after one turn. steps: decode steps since start; totals: tokens since start."""
+    """The loop's own numbers after one turn. step: without an age; totals: tokens since start."""
 
     rows: RowCounts = field(default_factory=RowCounts)
-    steps: int = 0
-    last_step_ms: float = 0.0
+    step: StepStatus = field(default_factory=StepStatus)
     prompt_total: int = 0
     generated_total: int = 0
     memory: MemoryStatus = field(default_factory=MemoryStatus)
@@ -124,7 +125,7 @@ class StatusBoard:
             model=served.model if served else None,
             batching=served.batching if served else None,
             rows=snapshot.rows,
-            step=StepStatus(count=snapshot.steps, age_ms=self.turn_age_s * 1_000, last_ms=snapshot.last_step_ms),
+            step=msgspec.structs.replace(snapshot.step, age_ms=self.turn_age_s * 1_000),
             tokens=TokenStatus(
                 prompt_total=snapshot.prompt_total,
                 generated_total=snapshot.generated_total,

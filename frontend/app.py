@@ -5,12 +5,12 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from frontend import admin, responses
+from frontend import admin, prometheus, responses
 from frontend.access import ACCESS, access_rules, admit, answer_later, preflight_headers, tell_origin
 from frontend.dialects.anthropic_errors import ANTHROPIC_ENVELOPE
 from frontend.errors import OPENAI_ENVELOPE, Envelope
 from frontend.handlers import CHAT, COMPLETIONS, MESSAGES, generation_handler
-from frontend.middleware import ENVELOPES, MAX_BODY_BYTES, add_request_id, guard
+from frontend.middleware import ENVELOPES, MAX_BODY_BYTES, METRICS, add_request_id, guard
 from frontend.page.document import page
 from frontend.parts import PARTS, FrontendParts
 from frontend.response_shelf import shelf_context
@@ -42,6 +42,7 @@ ROUTES: Final = (
     Route("GET", ("/readyz",), admin.readyz),
     Route("GET", ("/health",), admin.health),
     Route("GET", ("/stats",), admin.stats),
+    Route("GET", ("/metrics",), prometheus.metrics),
     Route("GET", ("/",), page),
 )
 
@@ -54,6 +55,7 @@ def build_app(parts: FrontendParts) -> web.Application:
     app[ENVELOPES] = {
         path: route.envelope for route in ROUTES for path in route.paths if route.envelope is not OPENAI_ENVELOPE
     }
+    app[METRICS] = parts.client.metrics
     app[ACCESS] = access_rules(parts)
     app.on_response_prepare.append(add_request_id)
     app.on_response_prepare.append(tell_origin)

@@ -17,6 +17,7 @@ import zmq
 from frontend.channel import Channel
 from frontend.engine_session import RETRY_AFTER_S, EngineSession, SessionLostError
 from frontend.errors import RequestError
+from frontend.metrics import Metrics
 from frontend.model_text import ModelText
 from frontend.stream import RowFailure
 from frontend.tokenizer_copy import ensure_tokenizer_copy
@@ -75,6 +76,7 @@ class EngineClient:
         self._folder = folder
         self._client = client
         self._load_text = load_text
+        self.metrics = Metrics()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._changed = asyncio.Event()
         self._status: EngineStatus | None = None
@@ -175,7 +177,7 @@ class EngineClient:
             await self._until_changed(PING_INTERVAL_S)
 
     async def _serve(self, epoch: Epoch) -> None:
-        session = EngineSession(self._context, self._folder, epoch)
+        session = EngineSession(self._context, self._folder, epoch, self.metrics)
         self._session = session
         end = RowFailure(code=ErrorCode.SHUTTING_DOWN, message="this frontend is stopping", retry_after_s=RETRY_AFTER_S)
         try:

@@ -8,12 +8,14 @@ import itertools
 import logging
 import os
 import secrets
+import time
 from collections import Counter
 from typing import Final, assert_never
 
 import zmq
 
 from frontend.channel import Channel, ChannelFullError
+from frontend.metrics import Metrics
 from frontend.stream import RowFailure, RowMailbox
 from protocol import codec
 from protocol.endpoint import RuntimeFolder, connect_requests
@@ -52,8 +54,11 @@ class SessionLostError(Exception):
 class EngineSession:
     """Speaks to one engine epoch. Every row ends once: by the engine, or with lose()."""
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", folder: RuntimeFolder, epoch: Epoch) -> None:
+    def __init__(
+        self, context: "zmq.Context[zmq.Socket[bytes]]", folder: RuntimeFolder, epoch: Epoch, metrics: Metrics
+    ) -> None:
         self.epoch = epoch
+        self._metrics = metrics
         self.failure: RowFailure | None = None
         self.cancels_sent: Counter[CancelReason] = Counter()
         self._rows: dict[SubmitId, RowMailbox] = {}
@@ -123,6 +128,7 @@ class EngineSession:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(SessionLostError(failure.message))
         rows, self._rows = self._rows, {}
+        self._metrics.rows_lost(len(rows))
         for mailbox in rows.values():
             mailbox.put_failure(failure)
         log.info(
@@ -186,8 +192,10 @@ class EngineSession:
                 assert_never(message)
 
     def _hear_step(self, step: Step) -> None:
+        now_s = time.monotonic()
         for delta in step.rows:
             mailbox = self._rows.get(delta.id)
+            self._metrics.hear(delta, mailbox, now_s)
             # A row that was cancelled here may still bring what was on its way.
             if mailbox is None:
                 continue

@@ -6,6 +6,7 @@ Owns how a failure is told, before the status line and after it; knows no route.
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -14,13 +15,14 @@ from aiohttp import web
 
 from frontend.dialects.anthropic_errors import ANTHROPIC_ENVELOPE
 from frontend.errors import OPENAI_ENVELOPE, AnyErrorCode, Envelope, HttpErrorCode, RequestError
+from frontend.metrics import HttpKey, Metrics
 from frontend.request_log import RECORD, STATUS_CLIENT_GONE, RequestRecord, log_done, request_id
 from frontend.sse import ClientGoneError, frame
 from protocol.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
-_PROBES: Final = frozenset({"/livez", "/readyz", "/health", "/stats"})
+_PROBES: Final = frozenset({"/livez", "/readyz", "/health", "/stats", "/metrics"})
 _CODES: Final[Mapping[int, AnyErrorCode]] = {
     404: HttpErrorCode.NOT_FOUND,
     405: HttpErrorCode.METHOD_NOT_ALLOWED,
@@ -47,6 +49,18 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         return response
     finally:
         log_done(request, status, logging.DEBUG if request.path in _PROBES else logging.INFO)
+        _count(request, status)
+
+
+def _count(request: web.Request, status: int) -> None:
+    resource = request.match_info.route.resource
+    record = request[RECORD]
+    request.app[METRICS].request_done(
+        HttpKey("unknown" if resource is None else resource.canonical, status),
+        record.started_s,
+        record.first_token_s if record.error_code is None else None,
+        time.monotonic(),
+    )
 
 
 async def add_request_id(request: web.Request, response: web.StreamResponse) -> None:
@@ -126,4 +140,5 @@ def _envelope(request: web.Request, error: RequestError, status: int, headers: M
 
 # By path; only those that are not OpenAI's.
 ENVELOPES: Final = web.AppKey("envelopes", dict[str, Envelope])
+METRICS: Final = web.AppKey("metrics", Metrics)
 MAX_BODY_BYTES: Final = web.AppKey("max_body_bytes", int)

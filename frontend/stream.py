@@ -53,6 +53,8 @@ class RowMailbox:
         self.submit = submit
         # What a replay on another engine must not generate again.
         self.delivered_ids = array.array("I")
+        # When its last tokens came, in monotonic seconds: for the metrics.
+        self.gained_at_s: float | None = None
         self._bell = bell
         self._ids: list[int] = []
         self._logprobs: list[TokenLogprobs] = []

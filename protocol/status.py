@@ -10,19 +10,33 @@ Phase = Literal["starting", "loading", "warming", "ready", "draining", "stopping
 
 
 class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Live rows by state."""
+    """Live rows by state. oldest_waiting_ms: how long the first of the queue has waited, 0 when it is empty."""
 
     waiting: int = 0
     prefilling: int = 0
     decoding: int = 0
+    oldest_waiting_ms: float = 0.0
+
+
+class Histogram(msgspec.Struct, frozen=True, kw_only=True):
+    """Values since the start, by bucket. bounds: upper ends, ascending; counts: one more, for what lies above them."""
+
+    bounds: tuple[float, ...] = ()
+    counts: tuple[int, ...] = ()
+    sum: float = 0.0
 
 
 class StepStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """count: steps since start; age_ms: since the running turn began, 0 when idle; last_ms: the last full step."""
+    """count: steps since start; age_ms: since the running turn began, 0 when idle; last_ms: the last full step.
+
+    times_ms: of all steps. gaps_ms: between two tokens of running rows: a step, and what was prefilled before it.
+    """
 
     count: int = 0
     age_ms: float = 0.0
     last_ms: float = 0.0
+    times_ms: Histogram = Histogram()
+    gaps_ms: Histogram = Histogram()
 
 
 class TokenStatus(msgspec.Struct, frozen=True, kw_only=True):

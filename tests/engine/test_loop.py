@@ -270,7 +270,7 @@ def test_allocator_is_cleared_on_a_cadence_and_between_chunks(monkeypatch: pytes
     """B15: free buffers are cleared each 256 steps and between the chunks of a prompt, never per step."""
     cleared: list[int] = []
     driver = LoopDriver(tiny_model("llama"), chunk_tokens=16)
-    monkeypatch.setattr("engine.memory.mx.clear_cache", lambda: cleared.append(driver.loop._steps))
+    monkeypatch.setattr("engine.memory.mx.clear_cache", lambda: cleared.append(driver.loop._pulse.steps))
     driver.submit("a", prompt_of(40), max_tokens=600)
     driver.run_until_idle()
     assert len(driver.tokens("a")) == 600

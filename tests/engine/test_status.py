@@ -8,7 +8,7 @@ from engine.status import LoopSnapshot, StatusBoard
 from protocol.codec import decode_status, decode_to_engine, encode
 from protocol.errors import ProtocolError
 from protocol.messages import Batching, ClientInfo, Epoch, Hello
-from protocol.status import Counters, FrontendStatus, MemoryStatus, ModelStatus, RowCounts
+from protocol.status import Counters, FrontendStatus, Histogram, MemoryStatus, ModelStatus, RowCounts, StepStatus
 
 
 class Clock:
@@ -56,8 +56,7 @@ def test_what_is_written_is_in_the_next_picture() -> None:
     batching = Batching(mode="serial", reason="why")
     snapshot = LoopSnapshot(
         rows=RowCounts(waiting=1, prefilling=2, decoding=3),
-        steps=7,
-        last_step_ms=1.5,
+        step=StepStatus(count=7, last_ms=1.5, gaps_ms=Histogram(bounds=(1.0,), counts=(2, 3), sum=9.0)),
         prompt_total=11,
         generated_total=13,
         memory=MemoryStatus(kv_bytes=17),
@@ -69,7 +68,7 @@ def test_what_is_written_is_in_the_next_picture() -> None:
     status = board.status()
     assert (status.phase, status.phase_detail, status.model, status.batching) == ("ready", "detail", model, batching)
     assert (status.rows, status.memory, status.counters) == (snapshot.rows, snapshot.memory, snapshot.counters)
-    assert (status.step.count, status.step.last_ms) == (7, 1.5)
+    assert status.step == snapshot.step
     assert (status.tokens.prompt_total, status.tokens.generated_total) == (11, 13)
 
 

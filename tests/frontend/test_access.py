@@ -50,14 +50,14 @@ async def test_a_401_says_how_to_show_a_key(runtime_dir: Path) -> None:
             assert "not-the-key" not in error["message"]
 
 
-async def test_only_probes_are_open(runtime_dir: Path) -> None:
+async def test_only_probes_and_the_page_are_open(runtime_dir: Path) -> None:
     """Every other route wants a key, as does one that does not exist."""
+    open_paths = {"/", "/livez", "/readyz", "/health"}
     async with serving(runtime_dir, keys=["alpha"]) as served:
-        for path in ("/livez", "/readyz", "/health"):
-            assert (await served.get(path))[0] == 200
-        closed = {path.partition("{")[0] + "x" * ("{" in path) for route in ROUTES for path in route.paths}
-        for path in [*sorted(closed - {"/", "/livez", "/readyz", "/health"}), "/nowhere"]:
-            assert ((await served.get(path))[0], path) == (401, path)
+        closed = {path.partition("{")[0] + "x" * ("{" in path) for route in ROUTES for path in route.paths} - open_paths
+        for path in [*sorted(open_paths), *sorted(closed), "/nowhere"]:
+            async with served.session.get(served.url + path) as response:
+                assert (response.status, path) == (200 if path in open_paths else 401, path)
 
 
 async def test_keys_are_in_no_log(runtime_dir: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -182,8 +182,14 @@ STATUS: Final[dict[str, s.EngineStatus]] = {
             max_rows=32,
         ),
         batching=_BATCHING,
-        rows=s.RowCounts(waiting=1, prefilling=2, decoding=3),
-        step=s.StepStatus(count=1_000, age_ms=4.5, last_ms=25.25),
+        rows=s.RowCounts(waiting=1, prefilling=2, decoding=3, oldest_waiting_ms=1_500.5),
+        step=s.StepStatus(
+            count=1_000,
+            age_ms=4.5,
+            last_ms=25.25,
+            times_ms=s.Histogram(bounds=(10.0, 20.0), counts=(1, 998, 1), sum=25_250.0),
+            gaps_ms=s.Histogram(bounds=(10.0,), counts=(0, 999), sum=40_000.5),
+        ),
         tokens=s.TokenStatus(prompt_total=9_000, generated_total=800, generated_per_s=64.5),
         memory=s.MemoryStatus(active_bytes=5, cache_bytes=4, peak_bytes=6, weights_bytes=3, kv_bytes=2, ledger_bytes=1),
         counters=s.Counters(

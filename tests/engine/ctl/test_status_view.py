@@ -70,7 +70,7 @@ def test_json_has_what_scripts_ask_for() -> None:
     assert (shown["phase"], shown["pid"], shown["uptime_s"], shown["restarts"]) == ("ready", 10, 3_725.0, 2)
     assert (shown["model"]["id"], shown["model"]["path"]) == ("tiny", "/models/tiny")
     assert shown["batching"] == {"mode": "batch", "reason": "every layer keeps a plain KV cache"}
-    assert shown["rows"] == {"waiting": 3, "prefilling": 1, "decoding": 8}
+    assert shown["rows"] == {"waiting": 3, "prefilling": 1, "decoding": 8, "oldest_waiting_ms": 0.0}
     assert (shown["tokens_per_s"], shown["kv_bytes"], shown["step"]["age_ms"]) == (81.5, 12_300_000, 7.0)
     assert [frontend["port"] for frontend in shown["frontends"]] == [8080, 8081, 9999]
 

@@ -22,8 +22,8 @@ from frontend.dialects.dialect import Dialect, Framer, SseEvent
 from frontend.echo import PromptEcho, prompt_echoes
 from frontend.engine_client import ReadyEngine
 from frontend.errors import RequestError
-from frontend.model_text import ModelText
-from frontend.parts import PARTS, FrontendParts
+from frontend.ignored_fields import ignored_header
+from frontend.parts import PARTS
 from frontend.reply import LiveReply
 from frontend.reply_form import constrained, reply_form, unread_fields
 from frontend.request_body import parsed_body, read_body
@@ -47,7 +47,6 @@ log = logging.getLogger(__name__)
 
 # Larger bodies are rendered and tokenised in a worker thread: 2k characters take about 1 ms.
 _INLINE_BODY_BYTES: Final = 2_048
-_MAX_NAMED_FIELDS: Final = 1_000
 
 
 CHAT: Final = openai_chat.CHAT
@@ -95,7 +94,7 @@ def speaking_handler(speak: Speaker) -> Callable[[web.Request], Awaitable[web.St
 async def _generate(request: web.Request, spoken: Spoken, body_bytes: int) -> web.StreamResponse:
     parts, dialect, generation = request.app[PARTS], spoken.dialect, spoken.generation
     engine = await parts.client.wait_ready(parts.settings.engine_wait_s)
-    headers = _ignored_header(generation, engine.text, parts)
+    headers = ignored_header((*generation.ignored, *unread_fields(generation, engine.text)), parts)
     model = resolve_model(generation.model, engine.facts, parts.settings.served_model_name, parts.client.adapters)
     generation = replace(generation, adapter=resolve_adapter(generation, model, engine.facts, parts.client.adapters))
     facts = ReplyFacts(
@@ -131,20 +130,6 @@ def _in_clients_words(error: RequestError, generation: Generation) -> RequestErr
         return error
     field = "tools" if generation.constraint is None else generation.constraint.field
     return RequestError(error.code, f"`{field}`: {error.message}", field, error.retry_after_s)
-
-
-def _ignored_header(generation: Generation, text: ModelText, parts: FrontendParts) -> dict[str, str]:
-    """Names the fields without effect to the client each time, and in the log once each."""
-    names = (*generation.ignored, *unread_fields(generation, text))
-    if not names:
-        return {}
-    for name in names:
-        if name not in parts.named_ignored_fields and len(parts.named_ignored_fields) < _MAX_NAMED_FIELDS:
-            parts.named_ignored_fields.add(name)
-            log.warning("request.field_ignored", extra={"field": name})
-    shown = (name.encode("ascii", "backslashreplace").decode() for name in names)
-    plain = ("".join(letter if letter.isprintable() and letter != "," else "?" for letter in name) for name in shown)
-    return {"x-convoy-ignored": ", ".join(plain)[:1_000]}
 
 
 async def _live_reply(

@@ -17,8 +17,8 @@ from frontend.parts import PARTS, FrontendParts
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-# A supervisor or a load balancer has no key, nor has a browser that opens the page; what these say is no secret.
-OPEN_PATHS: Final = frozenset({"/", "/livez", "/readyz", "/health"})
+# A supervisor or a load balancer has no key; what these say is no secret.
+OPEN_PATHS: Final = frozenset({"/livez", "/readyz", "/health"})
 # The page holds nothing of the server's, and is where a person types the key.
 _KEYLESS_PATHS: Final = frozenset({"/"})
 ANY_ORIGIN: Final = "*"

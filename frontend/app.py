@@ -3,14 +3,16 @@
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
+import msgspec
 from aiohttp import web
 
-from frontend import admin, prometheus, responses
+from frontend import admin, prometheus, responses, tokenizing
 from frontend.access import ACCESS, access_rules, admit, answer_later, preflight_headers, tell_origin
 from frontend.dialects.anthropic_errors import ANTHROPIC_ENVELOPE
 from frontend.errors import OPENAI_ENVELOPE, Envelope
 from frontend.handlers import CHAT, COMPLETIONS, MESSAGES, generation_handler
 from frontend.middleware import ENVELOPES, MAX_BODY_BYTES, METRICS, add_request_id, guard
+from frontend.openapi import DOCUMENT, document, openapi
 from frontend.page.document import page
 from frontend.parts import PARTS, FrontendParts
 from frontend.response_shelf import shelf_context
@@ -36,6 +38,9 @@ ROUTES: Final = (
     Route("DELETE", ("/v1/responses/{id}", "/responses/{id}"), responses.delete),
     Route("GET", ("/v1/responses/{id}/input_items", "/responses/{id}/input_items"), responses.list_input_items),
     Route("POST", ("/v1/responses/{id}/cancel", "/responses/{id}/cancel"), responses.cancel),
+    Route("POST", ("/tokenize", "/v1/tokenize"), tokenizing.tokenize),
+    Route("POST", ("/detokenize", "/v1/detokenize"), tokenizing.detokenize),
+    Route("POST", ("/apply-template", "/v1/apply-template"), tokenizing.apply_template),
     Route("GET", ("/v1/models", "/models"), admin.models),
     Route("GET", ("/v1/models/{id:.+}", "/models/{id:.+}"), admin.model),
     Route("GET", ("/livez",), admin.livez),
@@ -43,6 +48,7 @@ ROUTES: Final = (
     Route("GET", ("/health",), admin.health),
     Route("GET", ("/stats",), admin.stats),
     Route("GET", ("/metrics",), prometheus.metrics),
+    Route("GET", ("/openapi.json",), openapi),
     Route("GET", ("/",), page),
 )
 
@@ -56,6 +62,7 @@ def build_app(parts: FrontendParts) -> web.Application:
         path: route.envelope for route in ROUTES for path in route.paths if route.envelope is not OPENAI_ENVELOPE
     }
     app[METRICS] = parts.client.metrics
+    app[DOCUMENT] = msgspec.json.encode(document(ROUTES))
     app[ACCESS] = access_rules(parts)
     app.on_response_prepare.append(add_request_id)
     app.on_response_prepare.append(tell_origin)

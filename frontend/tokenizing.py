@@ -114,7 +114,7 @@ async def _answered(request: web.Request, parse: Callable[[object], _Job]) -> we
     body = await read_body(request)
     job = await parsed_body(body, parse)
     engine = await parts.client.wait_ready(parts.settings.engine_wait_s)
-    resolve_model(job.model, engine.facts, parts.settings.served_model_name)
+    resolve_model(job.model, engine.facts, parts.settings.served_model_name, parts.client.adapters)
 
     def answer() -> bytes:
         return msgspec.json.encode(job.work(engine))

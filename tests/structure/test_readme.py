@@ -48,7 +48,12 @@ def test_every_command_in_it_exists() -> None:
 def test_every_path_in_it_is_routed() -> None:
     """No example asks for a page that is not there."""
     routed = {path for route in ROUTES for path in route.paths}
-    named = set(re.findall(r"(?<![\w.])/(?:v1/[a-z/]+[a-z]|livez|readyz|health|stats)\b", README))
+    named = set(
+        re.findall(
+            r"(?<![\w.])/(?:v1/[a-z/]+[a-z]|livez|readyz|health|stats|metrics|tokenize|detokenize|apply-template|openapi\.json)\b",
+            README,
+        )
+    )
     assert named - routed == set()
     assert {"/livez", "/readyz", "/health", "/stats", "/v1/models"} <= named
 

@@ -59,12 +59,12 @@ def measured(runners: Sequence[Runner], schedule: Schedule, clock: Callable[[], 
     return found
 
 
-def ratios(step_ms: dict[str, list[float]]) -> dict[str, float]:
+def ratios(step_ms: dict[str, list[float]], baseline: str = BASELINE) -> dict[str, float]:
     """Median over rounds of each runner's time over the baseline's of the same round."""
     return {
-        name: statistics.median(own / bare for own, bare in zip(times, step_ms[BASELINE], strict=True))
+        name: statistics.median(own / bare for own, bare in zip(times, step_ms[baseline], strict=True))
         for name, times in step_ms.items()
-        if name != BASELINE
+        if name != baseline
     }
 
 

@@ -22,7 +22,7 @@ from mlx_lm.sample_utils import make_sampler
 
 from engine import decode, prefill
 from engine.batch import Batch, Group
-from engine.cache.registry import kinds_of
+from engine.cache.plan import DEFAULT_PLAN, CachePlan
 from engine.loop import EngineLoop
 from engine.mailbox import Client, Heard, SubmitHeard
 from engine.model.adapters import Adapters
@@ -50,6 +50,7 @@ from protocol.messages import (
 from protocol.sampling import Sampling
 
 PROMPT_TOKENS: Final = 32
+CHUNK_TOKENS: Final = 128
 _ENDLESS_TOKENS: Final = 1_000_000
 _LEAST_ID: Final = 32
 _EPOCH: Final = Epoch("bench")
@@ -84,34 +85,52 @@ class BareLoop:
 
     def __init__(self, model: nn.Module, prompts: list[list[int]]) -> None:
         self._model = model
-        self._caches = make_prompt_cache(model)
+        self.caches = make_prompt_cache(model)
         tokens = mx.array(prompts)
-        model(tokens[:, :-1], cache=self._caches)
-        mx.eval([cache.state[:2] for cache in self._caches])
-        self._register = mx.argmax(model(tokens[:, -1:], cache=self._caches)[:, -1, :], axis=-1)
-        mx.eval(self._register)
+        model(tokens[:, :-1], cache=self.caches)
+        mx.eval([cache.state[:2] for cache in self.caches])
+        self.register = mx.argmax(model(tokens[:, -1:], cache=self.caches)[:, -1, :], axis=-1)
+        mx.eval(self.register)
 
     def step(self) -> None:
         """One forward and one argmax; the tokens of the step before become Python ints."""
-        launched = mx.argmax(self._model(self._register[:, None], cache=self._caches)[:, -1, :], axis=-1)
+        launched = mx.argmax(self._model(self.register[:, None], cache=self.caches)[:, -1, :], axis=-1)
         mx.async_eval(launched)
-        self._register.tolist()
-        self._register = launched
+        self.register.tolist()
+        self.register = launched
 
     def settle(self) -> None:
         """Waits for the register."""
-        mx.eval(self._register)
+        mx.eval(self.register)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeSetup:
+    """weights_bytes: as the cost rule for groups sees them; None: the model's own."""
+
+    name: str = "decode"
+    cache_plan: CachePlan = DEFAULT_PLAN
+    weights_bytes: int | None = None
 
 
 class OurDecode:
-    """Our decode step alone: launch_forward, launch_sample, read on one group."""
+    """Our decode step alone: launch_forward, launch_sample, read on each group."""
 
     name = "decode"
 
-    def __init__(self, model: nn.Module, prompts: list[list[int]], wanted: Sequence[Wanted] = ()) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        prompts: list[list[int]],
+        wanted: Sequence[Wanted] = (),
+        *,
+        setup: DecodeSetup = DecodeSetup(),
+    ) -> None:
+        self.name = setup.name
         self._model = model
-        kinds = kinds_of(make_prompt_cache(model))
-        self._batch = Batch(kinds, _weights_bytes(model))
+        self._plan = setup.cache_plan
+        kinds = self._plan.kinds(model)
+        self._batch = Batch(kinds, setup.weights_bytes or _weights_bytes(model))
         rows = [
             make_row(RowKey(b"bench", submit.id), submit, _facts(model), 0.0) for submit in _submits(prompts, wanted)
         ]
@@ -128,10 +147,25 @@ class OurDecode:
         """Waits for the registers."""
         mx.eval([group.register for group in self._batch.groups])
 
+    @property
+    def kv_bytes(self) -> int:
+        """Of all rows' caches."""
+        return self._batch.allocated_bytes
+
+    @property
+    def group_count(self) -> int:
+        """Into which the rows were put."""
+        return len(self._batch.groups)
+
     def _prefilled(self, row: Row) -> int:
         row.caches = make_prompt_cache(self._model)
-        prefill.launch_chunk(self._model, row, PROMPT_TOKENS)
-        return prefill.first_token(self._model, row, GrammarMasks(_NO_GRAMMAR))
+        while row.remaining_prefill_tokens > 1:
+            prefill.launch_chunk(self._model, row, CHUNK_TOKENS)
+            prefill.wait_for_chunk(row.caches)
+            prefill.quantize(self._plan, row.caches, row.prefilled)
+        token = prefill.first_token(self._model, row, GrammarMasks(_NO_GRAMMAR))
+        prefill.quantize(self._plan, row.caches, row.prefilled)
+        return token
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +275,10 @@ class LibraryGenerator:
 RUNNERS: Final = (BareLoop, OurDecode, OurTurn, LibraryGenerator)
 
 
-def fixed_prompts(rows: int, vocabulary_size: int) -> list[list[int]]:
-    """Different prompts of PROMPT_TOKENS ids each, the same in every run."""
+def fixed_prompts(rows: int, vocabulary_size: int, tokens: int = PROMPT_TOKENS) -> list[list[int]]:
+    """Different prompts of so many ids each, the same in every run."""
     random = np.random.default_rng(7)
-    return random.integers(_LEAST_ID, vocabulary_size, (rows, PROMPT_TOKENS)).tolist()
+    return random.integers(_LEAST_ID, vocabulary_size, (rows, tokens)).tolist()
 
 
 class _DeafMailbox:
@@ -290,6 +324,11 @@ def _submits(prompts: list[list[int]], wanted: Sequence[Wanted]) -> list[Submit]
     ]
 
 
+def vocabulary_size(model: Any) -> int:
+    """Also of a model whose arguments are nested."""
+    return getattr(model.args, "text_config", model.args).vocab_size
+
+
 def _weights_bytes(model: nn.Module) -> int:
     flat: list[tuple[str, mx.array]] = tree_flatten(model.parameters())  # pyright: ignore[reportAssignmentType]  # no dict
     return sum(weight.nbytes for _, weight in flat)
@@ -300,7 +339,7 @@ def _facts(model: Any) -> ModelFacts:
         id="bench",
         path="",
         context_length=_ENDLESS_TOKENS,
-        vocabulary_size=model.args.vocab_size,
+        vocabulary_size=vocabulary_size(model),
         eos_ids=(),
         bos=BosRule(),
         defaults=GenerationDefaults(),

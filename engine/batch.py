@@ -85,16 +85,15 @@ class Group:
         assert self.kinds is not None, "rows of a model that cannot batch never share a group"
         sources = [index for index, family in enumerate(families) for _ in family]
         layout = self.layout.kept(sources)
+        rows = mx.array(sources, dtype=mx.uint32)
         if len(self.rows) == 1:
             self.caches = [
                 kind.stack([cache] * len(sources), layout) for kind, cache in zip(self.kinds, self.caches, strict=True)
             ]
         else:
-            self.caches = [
-                kind.keep(cache, sources, layout) for kind, cache in zip(self.kinds, self.caches, strict=True)
-            ]
+            self.caches = [kind.keep(cache, rows, layout) for kind, cache in zip(self.kinds, self.caches, strict=True)]
         self.layout = layout
-        self._seat([row for family in families for row in family], self.register[mx.array(sources, dtype=mx.uint32)])
+        self._seat([row for family in families for row in family], self.register[rows])
 
     def join(self, others: list["Group"]) -> None:
         """Takes in the rows of these groups, in order."""
@@ -149,7 +148,8 @@ class Group:
             self.layout = Layout([0], self.layout.width - self.layout.pads[keep[0]])
             return
         kept = self.layout.kept(keep)
-        self.caches = [kind.keep(cache, keep, kept) for kind, cache in zip(self.kinds, self.caches, strict=True)]
+        rows = mx.array(keep, dtype=mx.uint32)
+        self.caches = [kind.keep(cache, rows, kept) for kind, cache in zip(self.kinds, self.caches, strict=True)]
         self.layout = kept
 
 
@@ -178,8 +178,11 @@ class Batch:
         charged = 0
         widest_layer = 0
         for group in self.groups:
+            projected = group.layer_bytes(capacity_for(group.layout.width + 1))
+            # Alone a row may hold more than its share: what a chunk has left, or mlx-lm's own growth.
             layers = [
-                len(group.rows) * row_bytes for row_bytes in group.layer_bytes(capacity_for(group.layout.width + 1))
+                max(len(group.rows) * row_bytes, cache.nbytes)
+                for row_bytes, cache in zip(projected, group.caches, strict=True)
             ]
             charged += sum(layers)
             widest_layer = max(widest_layer, *layers)

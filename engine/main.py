@@ -27,7 +27,7 @@ from engine.mailbox import Mailbox
 from engine.memory import limit_device_memory
 from engine.model.adapters import DEFAULT_NAME, Adapter, Adapters, check_folder, read_adapter
 from engine.model.facts import model_facts
-from engine.model.kv_layers import layer_count
+from engine.model.kv_layers import quantized_caches
 from engine.model.load import LoadedModel, find_model, load_model
 from engine.model.support import Support, probe_batching
 from engine.model.tokenizer_files import TOKENIZER_NAME, TokenizerFiles
@@ -154,11 +154,12 @@ def _prepare(
     limit_device_memory()
     path = find_model(settings.model)
     tokenizer = TokenizerFiles.read(path, trust_remote_code=settings.trust_remote_code)
-    scheme = read_scheme(settings, path, layer_count(path))
+    scheme = read_scheme(settings, path)
     Mounter.check_flags(settings.adapter)
     if settings.adapter_path is not None:
         check_folder(Path(settings.adapter_path))
-    loaded = load_model(settings, path)
+    # A layer that cannot be quantized is named before gigabytes are read.
+    loaded = load_model(settings, path, lambda model: scheme and quantized_caches(model, scheme))
     adapters = Adapters(loaded.model, _default_adapter(settings, loaded))
     mounter = Mounter(adapters, folder.path, str(path))
     mounter.mount_all(settings.adapter, is_restart=settings.restarts > 0)

@@ -2,6 +2,8 @@
 
 from typing import Any, Protocol
 
+import mlx.core as mx
+
 from engine.cache.layout import Layout
 
 
@@ -24,8 +26,11 @@ class CacheKind(Protocol):
         """One batched cache from solo and batched ones, rows in order, right-aligned in `layout`."""
         ...
 
-    def keep(self, cache: Any, keep: list[int], layout: Layout) -> Any:
-        """The batched cache of these rows alone, in `layout` (which may have trimmed shared padding)."""
+    def keep(self, cache: Any, rows: mx.array, layout: Layout) -> Any:
+        """The batched cache of these rows alone, in `layout` (which may have trimmed shared padding).
+
+        rows: [B] uint32, one array for all layers.
+        """
         ...
 
     def alone(self, cache: Any, index: int) -> Any:

@@ -54,10 +54,9 @@ class ChunkedKind:
         values = stacked([self._in_order(cache, cache.values) for cache in caches], ring.filled, capacity)
         return ChunkedBatch(keys, values, layout, self._size, self._mask_axes)
 
-    def keep(self, cache: ChunkedBatch, keep: list[int], layout: Layout) -> ChunkedBatch:
+    def keep(self, cache: ChunkedBatch, rows: mx.array, layout: Layout) -> ChunkedBatch:
         """Takes the rows; the ring is put in order only when columns that no row holds are cut."""
         ring = layout.ring(self._size)
-        rows = mx.array(keep)
         keys, values = (kept_columns(part[rows], cache.ring, ring) for part in cache.state)
         return ChunkedBatch(keys, values, layout, self._size, self._mask_axes)
 

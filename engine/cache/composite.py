@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import mlx.core as mx
 from mlx_lm.models.cache import CacheList
 
 from engine.cache.base import CacheKind
@@ -26,10 +27,10 @@ class CompositeKind:
         parts = zip(*(cache.caches for cache in caches), strict=True)
         return CacheList(*(kind.stack(list(part), layout) for kind, part in zip(self._kinds, parts, strict=True)))
 
-    def keep(self, cache: CacheList, keep: list[int], layout: Layout) -> CacheList:
+    def keep(self, cache: CacheList, rows: mx.array, layout: Layout) -> CacheList:
         """Each of the layer's caches by its own kind."""
         pairs = zip(self._kinds, cache.caches, strict=True)
-        return CacheList(*(kind.keep(part, keep, layout) for kind, part in pairs))
+        return CacheList(*(kind.keep(part, rows, layout) for kind, part in pairs))
 
     def alone(self, cache: CacheList, index: int) -> CacheList:
         """Each of the layer's caches by its own kind."""

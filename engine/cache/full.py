@@ -91,10 +91,9 @@ class FullKind:
         values = stacked([[cache.values[..., : cache.size(), :]] for cache in caches], layout.width, capacity)
         return FullBatch(keys, values, layout, self._mask_axes)
 
-    def keep(self, cache: FullBatch, keep: list[int], layout: Layout) -> FullBatch:
+    def keep(self, cache: FullBatch, rows: mx.array, layout: Layout) -> FullBatch:
         """Takes the rows and cuts the trimmed columns from the left."""
         trim = cache.layout.width - layout.width
-        rows = mx.array(keep)
         keys, values = cache.state
         return FullBatch(keys[rows, :, trim:, :], values[rows, :, trim:, :], layout, self._mask_axes)
 

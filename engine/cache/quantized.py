@@ -94,10 +94,9 @@ class QuantizedKind:
         keys, values = joined([cache.keys for cache in caches]), joined([cache.values for cache in caches])
         return QuantizedBatch(keys, values, layout, self._scheme)
 
-    def keep(self, cache: QuantizedBatch, keep: list[int], layout: Layout) -> QuantizedBatch:
+    def keep(self, cache: QuantizedBatch, rows: mx.array, layout: Layout) -> QuantizedBatch:
         """Takes the rows and cuts the trimmed columns from the left."""
         trim = cache.layout.width - layout.width
-        rows = mx.array(keep)
         keys, values = (each(triple, lambda part: part[rows, :, trim:, :]) for triple in cache.state)
         return QuantizedBatch(keys, values, layout, self._scheme)
 

@@ -23,9 +23,8 @@ class RecurrentKind:
         states = zip(*(cache.cache for cache in caches), strict=True)
         return _of([mx.concatenate(list(parts)) for parts in states])
 
-    def keep(self, cache: ArraysCache, keep: list[int], layout: Layout) -> ArraysCache:
+    def keep(self, cache: ArraysCache, rows: mx.array, layout: Layout) -> ArraysCache:
         """Takes the rows."""
-        rows = mx.array(keep)
         return _of([state[rows] for state in _states(cache)])
 
     def alone(self, cache: ArraysCache, index: int) -> ArraysCache:

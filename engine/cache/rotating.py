@@ -95,10 +95,9 @@ class RotatingKind:
         values = stacked([_in_order(cache, cache.values) for cache in caches], ring.filled, capacity)
         return RotatingBatch(keys, values, layout, self._window, self._mask_axes)
 
-    def keep(self, cache: RotatingBatch, keep: list[int], layout: Layout) -> RotatingBatch:
+    def keep(self, cache: RotatingBatch, rows: mx.array, layout: Layout) -> RotatingBatch:
         """Takes the rows; the ring is put in order only when columns that no row holds are cut."""
         ring = layout.ring(self._window)
-        rows = mx.array(keep)
         keys, values = (kept_columns(part[rows], cache.ring, ring) for part in cache.state)
         return RotatingBatch(keys, values, layout, self._window, self._mask_axes)
 

@@ -175,10 +175,9 @@ class QuantizedRotatingKind:
 
         return QuantizedRotatingBatch(joined("keys"), joined("values"), layout, ring, self._scheme)
 
-    def keep(self, cache: QuantizedRotatingBatch, keep: list[int], layout: Layout) -> QuantizedRotatingBatch:
+    def keep(self, cache: QuantizedRotatingBatch, rows: mx.array, layout: Layout) -> QuantizedRotatingBatch:
         """Takes the rows; the ring is put in order only when columns that no row holds are cut."""
         ring = layout.ring(self._window)
-        rows = mx.array(keep)
         keys, values = (each(triple, lambda part: kept_columns(part[rows], cache.ring, ring)) for triple in cache.state)
         return QuantizedRotatingBatch(keys, values, layout, ring, self._scheme)
 

@@ -1,20 +1,21 @@
 """How many bits each layer's keys and values are kept in: what the user chose, read and checked."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, Protocol
 
 import msgspec
 from msgspec import Meta
 
 from engine.errors import EngineError
-from engine.settings import Settings
 from protocol.errors import ErrorCode
 
 FILE_NAME: Final = "kv_config.json"
 BITS: Final = (4, 8)
 GROUP_SIZES: Final = (32, 64, 128)
 DEFAULT_GROUP_SIZE: Final = 64
+_NESTED_KEYS: Final = ("text_config", "language_config", "llm_config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +47,67 @@ class _FileLayer(msgspec.Struct, forbid_unknown_fields=True):
     group_size: int = DEFAULT_GROUP_SIZE
 
 
-def read_scheme(settings: Settings, folder: Path, layer_count: int | None) -> KvScheme | None:
-    """What the settings ask for; None: nothing is quantized. layer_count: the model's, where its config tells.
+class KvSettings(Protocol):
+    """The flags, of the engine or of `engine-ctl serve`."""
+
+    @property
+    def kv_bits(self) -> int | None:
+        """Of every layer that can be quantized."""
+        ...
+
+    @property
+    def kv_group_size(self) -> int | None:
+        """With kv_bits."""
+        ...
+
+    @property
+    def quantized_kv_start(self) -> int | None:
+        """With kv_bits."""
+        ...
+
+    @property
+    def kv_scheme(self) -> str | None:
+        """`config`: bits per layer, from the model's folder."""
+        ...
+
+
+def read_scheme(settings: KvSettings, folder: Path) -> KvScheme | None:
+    """What the settings ask for; None: nothing is quantized. Loads no model.
 
     Raises EngineError(BAD_SETTING) naming the flag, or the file's layer.
     """
+    if settings.kv_scheme is None:
+        return flags_scheme(settings)
+    flags_scheme(settings)
+    return KvScheme("--kv-scheme", layers=_file_layers(folder, layer_count(folder)))
+
+
+def flags_scheme(settings: KvSettings) -> KvScheme | None:
+    """What the flags ask for without a file. Raises EngineError(BAD_SETTING) for those that do not go together."""
     if settings.kv_bits is not None and settings.kv_scheme is not None:
         raise _refused("--kv-bits and --kv-scheme exclude each other; leave one out")
     if settings.kv_bits is None:
         for name in ("kv_group_size", "quantized_kv_start"):
             if getattr(settings, name) is not None:
                 raise _refused(f"--{name.replace('_', '-')} needs --kv-bits", name)
-    if settings.kv_bits is not None:
-        layer = LayerScheme(settings.kv_bits, settings.kv_group_size or DEFAULT_GROUP_SIZE)
-        _check(layer, "--kv-bits")
-        return KvScheme("--kv-bits", every=layer, start_tokens=settings.quantized_kv_start or 0)
-    if settings.kv_scheme is not None:
-        return KvScheme("--kv-scheme", layers=_file_layers(folder, layer_count))
-    return None
+        return None
+    layer = LayerScheme(settings.kv_bits, settings.kv_group_size or DEFAULT_GROUP_SIZE)
+    _check(layer, "--kv-bits")
+    return KvScheme("--kv-bits", every=layer, start_tokens=settings.quantized_kv_start or 0)
+
+
+def layer_count(folder: Path) -> int | None:
+    """num_hidden_layers of config.json; None when it does not say, or is not there to be read."""
+    try:
+        config: Any = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(config, dict):
+        return None
+    levels = [config, *(config[key] for key in _NESTED_KEYS if isinstance(config.get(key), dict))]
+    return next(
+        (level["num_hidden_layers"] for level in levels if isinstance(level.get("num_hidden_layers"), int)), None
+    )
 
 
 def _file_layers(folder: Path, layer_count: int | None) -> tuple[tuple[int, LayerScheme], ...]:

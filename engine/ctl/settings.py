@@ -7,9 +7,11 @@ from typing import Annotated, Any, Final, Literal, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from engine.cache.scheme import flags_scheme
 from engine.ctl.failure import EXIT_USAGE, CommandError
 from engine.ctl.mlx_lm_flags import check_flags
 from engine.ctl.pull import DEFAULT_MODEL
+from engine.errors import EngineError
 from engine.settings import DtypeName, LogLevel
 from engine.settings import Settings as EngineSettings
 from protocol.endpoint import default_runtime_path
@@ -133,6 +135,10 @@ def serve_settings(flags: dict[str, Any], config: Path | None) -> ServeSettings:
     check_flags(settings)
     _check_template(settings)
     settings = msgspec.structs.replace(settings, allowed_origins=_origins(settings.allowed_origins))
+    try:
+        flags_scheme(settings)
+    except EngineError as error:
+        raise CommandError(error.message, EXIT_USAGE) from error
     fixed = [port for port in settings.port if port]
     twice = next((port for port in fixed if fixed.count(port) > 1), None)
     if twice is not None:

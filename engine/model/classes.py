@@ -2,7 +2,6 @@
 
 from typing import Any, Final, NamedTuple
 
-from mlx import nn
 from mlx_lm.models import llama4
 from mlx_lm.utils import _get_classes
 
@@ -12,7 +11,7 @@ from engine.model.llama4 import RowwiseLlama4
 class ModelClasses(NamedTuple):
     """A model and what its config becomes, as mlx-lm's loader takes them."""
 
-    model: type[nn.Module]
+    model: type[Any]
     arguments: type[Any]
 
 

@@ -1,8 +1,6 @@
 """Which of a model's caches a KV scheme is for, and whether its attention can read them; refused by name at start."""
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import mlx.nn as nn
@@ -14,23 +12,8 @@ from engine.cache.scheme import KvScheme, LayerScheme
 from engine.errors import EngineError
 from protocol.errors import ErrorCode
 
-_NESTED_KEYS: Final = ("text_config", "language_config", "llm_config")
 # nemotron_h's marks for blocks that keep something; the others are feed-forward.
 _CACHING_BLOCKS: Final = ("M", "*")
-
-
-def layer_count(folder: Path) -> int | None:
-    """num_hidden_layers of config.json; None when it does not say, or is not there to be read."""
-    try:
-        config: Any = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError):
-        return None
-    if not isinstance(config, dict):
-        return None
-    levels = [config, *(config[key] for key in _NESTED_KEYS if isinstance(config.get(key), dict))]
-    return next(
-        (level["num_hidden_layers"] for level in levels if isinstance(level.get("num_hidden_layers"), int)), None
-    )
 
 
 def quantized_caches(model: nn.Module, scheme: KvScheme) -> dict[int, LayerScheme]:

@@ -57,10 +57,16 @@ class LoadedModel:
     weights_bytes: int
 
 
-def load_model(settings: Settings, folder: Path) -> LoadedModel:
-    """Loads, casts and evaluates the weights in `folder`. Raises EngineError(BAD_MODEL)."""
+def load_model(
+    settings: Settings, folder: Path, check: Callable[[nn.Module], object] = lambda _model: None
+) -> LoadedModel:
+    """Loads, casts and evaluates the weights in `folder`. Raises EngineError(BAD_MODEL).
+
+    check: sees the model before any weight is read, and raises what it will not have.
+    """
     device = device_name()
     model, config = _read(folder, settings.trust_remote_code)
+    check(model)
     if settings.dtype == "auto" and device == "cpu":
         _dequantize(model)
         _cast(model, mx.float32)

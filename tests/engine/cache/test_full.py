@@ -57,7 +57,7 @@ def test_each_row_comes_back_as_it_went_in(lengths: list[int], data: st.DataObje
             twins.append(_filled(length, 100 + turn))
         elif rows > 2:
             keep = sorted(data.draw(st.sets(st.integers(0, rows - 1), min_size=2, max_size=rows - 1)))
-            batch = KIND.keep(batch, keep, batch.layout.kept(keep))
+            batch = KIND.keep(batch, mx.array(keep), batch.layout.kept(keep))
             twins = [twins[index] for index in keep]
     for index, twin in enumerate(twins):
         assert _same(KIND.alone(batch, index), twin)
@@ -69,7 +69,7 @@ def test_filter_equals_the_oracles() -> None:
     ours = _stacked(caches)
     theirs = BatchKVCache.merge(caches)
     theirs.filter(mx.array([1, 2]))
-    kept = KIND.keep(ours, [1, 2], ours.layout.kept([1, 2]))
+    kept = KIND.keep(ours, mx.array([1, 2]), ours.layout.kept([1, 2]))
     assert kept.layout.pads == theirs.left_padding.tolist()
     assert kept.layout.width == theirs._idx
     assert mx.array_equal(kept.keys[..., : kept.layout.width, :], theirs.keys[..., : theirs._idx, :]).item()

@@ -73,7 +73,7 @@ def test_no_two_caches_share_an_array(name: str) -> None:
     alone = Together(batch.kind, batch.make, twins=[batch.twins[1]], cache=batch.kind.alone(batch.cache, 1))
     layout = batch.layout.kept([0, 2])
     kept = Together(batch.kind, batch.make, [batch.twins[0], batch.twins[2]], layout)
-    kept.cache = batch.kind.keep(batch.cache, [0, 2], layout)
+    kept.cache = batch.kind.keep(batch.cache, mx.array([0, 2]), layout)
     for other in (alone, kept):
         other.step()
         mx.eval(arrays(other.cache))

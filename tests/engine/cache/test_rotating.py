@@ -63,7 +63,7 @@ def test_extend_equals_the_oracles() -> None:
 def test_filter_trims_what_no_row_holds() -> None:
     """When the only row that fills the window leaves, the others' ring is as narrow as their longest."""
     batch = _stacked([20, 3, 5])
-    kept = KIND.keep(batch, [1, 2], batch.layout.kept([1, 2]))
+    kept = KIND.keep(batch, mx.array([1, 2]), batch.layout.kept([1, 2]))
     assert kept.ring.filled == 5
     assert kept.keys.shape[2] == WINDOW
     assert kept.make_mask(1) is not None
@@ -76,7 +76,7 @@ def test_a_row_may_be_kept_twice() -> None:
         batch.update_and_fetch(drawn((2, 2, 1, DIMENSION), seed), drawn((2, 2, 1, DIMENSION), seed))
         batch.layout.advance(1)
     row = KIND.alone(batch, 1)
-    forked = KIND.keep(batch, [0, 1, 1], batch.layout.kept([0, 1, 1]))
+    forked = KIND.keep(batch, mx.array([0, 1, 1]), batch.layout.kept([0, 1, 1]))
     assert forked.layout.pads == [0, 9, 9]
     for index in (1, 2):
         assert mx.array_equal(KIND.alone(forked, index).keys, row.keys).item()

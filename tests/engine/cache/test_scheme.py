@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 
-from engine.cache.scheme import KvScheme, LayerScheme, read_scheme
+from engine.cache.scheme import KvScheme, LayerScheme, layer_count, read_scheme
 from engine.errors import EngineError
 from engine.settings import Settings
 
 
-def _read(folder: Path, content: Any = None, layer_count: int | None = 4, **flags: Any) -> KvScheme | None:
+def _read(folder: Path, content: Any = None, layers: int | None = 4, **flags: Any) -> KvScheme | None:
     if content is not None:
         text = content if isinstance(content, str) else json.dumps(content)
         (folder / "kv_config.json").write_text(text, encoding="utf-8")
-    return read_scheme(Settings(model="m", **flags), folder, layer_count)
+    config = {} if layers is None else {"num_hidden_layers": layers}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return read_scheme(Settings(model="m", **flags), folder)
 
 
 def _entry(layer: int, bits: int = 4, group_size: int = 64) -> dict[str, int]:
@@ -81,4 +83,27 @@ def test_flags_that_do_not_go_together_are_refused(tmp_path: Path, flags: dict[s
 
 def test_a_layer_beyond_an_unknown_count_is_left_to_the_model(tmp_path: Path) -> None:
     """A config without num_hidden_layers: the layer is looked up once the model is there."""
-    assert _read(tmp_path, [_entry(40)], layer_count=None, kv_scheme="config") is not None
+    assert _read(tmp_path, [_entry(40)], layers=None, kv_scheme="config") is not None
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"num_hidden_layers": 7}, 7),
+        ({"text_config": {"num_hidden_layers": 5}}, 5),
+        ({"num_hidden_layers": "7"}, None),
+        ({}, None),
+        ([], None),
+    ],
+)
+def test_the_layer_count_is_the_configs(tmp_path: Path, config: Any, expected: int | None) -> None:
+    """At the top or in the part that describes the language model; nothing is guessed."""
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert expected == layer_count(tmp_path)
+
+
+def test_a_folder_without_a_readable_config_has_no_layer_count(tmp_path: Path) -> None:
+    """Loading the model says what is wrong with it."""
+    assert layer_count(tmp_path) is None
+    (tmp_path / "config.json").write_text("{", encoding="utf-8")
+    assert layer_count(tmp_path) is None

@@ -115,7 +115,7 @@ class Together:
             self.cache, self.layout = self.kind.alone(self.cache, keep[0]), Layout([0], length)
         else:
             layout = self.layout.kept(keep)
-            self.cache, self.layout = self.kind.keep(self.cache, keep, layout), layout
+            self.cache, self.layout = self.kind.keep(self.cache, mx.array(keep), layout), layout
 
     def step(self) -> float:
         """One token for every row; the widest difference of attention output from the twins'."""

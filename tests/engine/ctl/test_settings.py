@@ -76,13 +76,19 @@ def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
         ({"port": [8080, 8080]}, "--port 8080 is given twice"),
         ({"model": ""}, "--model: Expected `str` of length >= 1"),
         ({"served_model_name": [""]}, "--served-model-name: Expected `str` of length >= 1"),
+        ({"kv_bits": 5}, "--kv-bits: 5 bits are not supported; take 4 or 8"),
+        ({"kv_bits": 4, "kv_group_size": 48}, "groups of 48 are not supported"),
+        ({"kv_bits": 4, "kv_scheme": "config"}, "--kv-bits and --kv-scheme exclude each other"),
+        ({"kv_group_size": 32}, "--kv-group-size needs --kv-bits"),
+        ({"quantized_kv_start": 9, "kv_scheme": "config"}, "--quantized-kv-start needs --kv-bits"),
     ],
 )
 def test_a_wrong_flag_is_refused_by_its_own_name(flags: dict[str, object], said: str) -> None:
-    """The user sees the option as it is written."""
+    """The user sees the option as it is written, and exit status 2."""
     with pytest.raises(CommandError) as failure:
         serve_settings(flags, None)
     assert said in failure.value.message
+    assert failure.value.exit_code == EXIT_USAGE
 
 
 def test_origins_are_repeated_or_have_commas() -> None:

@@ -1,32 +1,45 @@
-"""How many layers a model folder says it has, before the model exists."""
-
-import json
-from pathlib import Path
-from typing import Any
+"""Which caches a scheme is for: found on a model without weights, by the model's own layer numbers."""
 
 import pytest
 
-from engine.model.kv_layers import layer_count
+from engine.cache.scheme import KvScheme, LayerScheme
+from engine.errors import EngineError
+from engine.model.kv_layers import quantized_caches
+from protocol.errors import ErrorCode
+from tests.parity.architectures import empty_model
+
+SCHEME = LayerScheme(4, 32)
 
 
 @pytest.mark.parametrize(
-    ("config", "expected"),
+    ("name", "layers", "places"),
     [
-        ({"num_hidden_layers": 7}, 7),
-        ({"text_config": {"num_hidden_layers": 5}}, 5),
-        ({"num_hidden_layers": "7"}, None),
-        ({}, None),
-        ([], None),
+        ("llama", (0, 3), (0, 3)),
+        ("gemma3_text", (0, 1), (0, 1)),
+        # Its third and sixth blocks are attention; feed-forward ones keep nothing.
+        ("nemotron_h", (2, 5), (1, 3)),
+        # The last two of its layers share the caches of the first two.
+        ("gemma4_text", (0, 1), (0, 1)),
     ],
 )
-def test_the_count_is_the_configs(tmp_path: Path, config: Any, expected: int | None) -> None:
-    """At the top or in the part that describes the language model; nothing is guessed."""
-    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    assert expected == layer_count(tmp_path)
+def test_layers_are_the_models_own(name: str, layers: tuple[int, ...], places: tuple[int, ...]) -> None:
+    """By place in the model's list of caches, which may be shorter than that of its layers."""
+    scheme = KvScheme("--kv-scheme", layers=tuple((layer, SCHEME) for layer in layers))
+    assert dict.fromkeys(places, SCHEME) == quantized_caches(empty_model(name), scheme)
 
 
-def test_a_folder_without_a_readable_config_has_none(tmp_path: Path) -> None:
-    """Loading the model says what is wrong with it."""
-    assert layer_count(tmp_path) is None
-    (tmp_path / "config.json").write_text("{", encoding="utf-8")
-    assert layer_count(tmp_path) is None
+@pytest.mark.parametrize(
+    ("name", "layer", "words"),
+    [
+        ("nemotron_h", 0, "layer 0 keeps recurrent states, which cannot be quantized"),
+        ("nemotron_h", 1, "layer 1 is missing or keeps no cache of its own"),
+        ("gemma4_text", 3, "layer 3 is missing or keeps no cache of its own"),
+        ("llama4", 2, "layer 2 keeps a chunked cache, which cannot be quantized"),
+        ("falcon_h1", 1, "layer 1 keeps its cache in several parts"),
+    ],
+)
+def test_a_layer_that_cannot_be_quantized_is_named(name: str, layer: int, words: str) -> None:
+    """C6: refused with the layer's number, from the empty model: no weight has been read."""
+    with pytest.raises(EngineError, match=words) as refused:
+        quantized_caches(empty_model(name), KvScheme("--kv-scheme", layers=((layer, SCHEME),)))
+    assert refused.value.code == ErrorCode.BAD_SETTING

@@ -284,3 +284,16 @@ def test_peak_memory_is_about_one_copy(quantized: Path, monkeypatch: pytest.Monk
     assert sum(evaluated_bytes) == model.weights_bytes
     assert max(evaluated_bytes) <= 16_384 + max(weight.nbytes for weight in flat(model.model).values())
     assert len(evaluated_bytes) > 5
+
+
+def test_a_check_sees_the_model_before_any_weight_is_read(folder: Path) -> None:
+    """What it refuses has cost no memory, and is refused in its own words."""
+    size_bytes = sum(weight.nbytes for weight in flat(loaded(folder).model).values())
+    before_bytes = mx.get_active_memory()
+
+    def refuse(model: nn.Module) -> None:
+        raise EngineError(ErrorCode.BAD_SETTING, f"{mx.get_active_memory() - before_bytes < size_bytes / 10}")
+
+    with pytest.raises(EngineError, match="True") as refused:
+        load_model(Settings(model=str(folder)), folder, refuse)
+    assert refused.value.code == ErrorCode.BAD_SETTING

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bench.caches import random_layers
 from bench.step import Schedule, measured, ratios
@@ -19,7 +19,8 @@ from bench.step_runners import DecodeSetup, OurDecode, fixed_prompts, vocabulary
 from mlx import nn
 
 from engine.cache.scheme import KvScheme, LayerScheme
-from engine.model.load import load_model
+from engine.model.dense_reads import DenseReads
+from engine.model.load import device_name, load_model
 from engine.model.support import probe_batching
 from engine.settings import Settings
 
@@ -60,14 +61,21 @@ def apart(model: nn.Module, lengths: Sequence[int], schedule: Schedule) -> Line:
 
 
 def quantized(model: nn.Module, rows: int, tokens: int, group_size: int, schedule: Schedule) -> Line:
-    """Rows of so many tokens with 8 and 4 bits, over float caches."""
+    """Rows of so many tokens with 8 and 4 bits, each read in every way that the device has, over float caches."""
     prompts = fixed_prompts(rows, vocabulary_size(model), tokens)
-    setups = [DecodeSetup(_PLAIN)]
+    runners = [OurDecode(model, prompts, setup=DecodeSetup(_PLAIN))]
     for bits in (8, 4):
         scheme = KvScheme("--kv-bits", every=LayerScheme(bits, group_size))
-        setups.append(DecodeSetup(f"{bits} bits", probe_batching(model, rows + 1, scheme).cache_plan))
-    runners = [OurDecode(model, prompts, setup=setup) for setup in setups]
+        for words, attending in _ways(model):
+            plan = probe_batching(attending, rows + 1, scheme).cache_plan
+            runners.append(OurDecode(attending, prompts, setup=DecodeSetup(f"{bits} bits{words}", plan)))
     return _timed(f"B={rows}, {tokens} tokens", runners, schedule)
+
+
+def _ways(model: nn.Module) -> list[tuple[str, Any]]:
+    """By a product with the packed columns, where the device has one, and by columns read as floats."""
+    dense = (" dense", DenseReads(model))
+    return [dense] if device_name() == "cuda" else [("", model), dense]
 
 
 def _timed(title: str, runners: list[OurDecode], schedule: Schedule) -> Line:
@@ -84,6 +92,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--tokens", type=int, nargs="+", default=[100, 1_000], help="of context, quantized")
     parser.add_argument("--group-size", type=int, default=32, help="of --kv-group-size")
+    parser.add_argument("--no-apart", action="store_true", help="skip the rows far apart: a long prefill")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=16, help="steps in a block")
     options = parser.parse_args()
@@ -91,7 +100,8 @@ def main() -> None:
     model = random_layers("llama")
     if options.model is not None:
         model = load_model(Settings(model=str(options.model)), options.model).model
-    print(apart(model, LENGTHS, schedule).text, flush=True)
+    if not options.no_apart:
+        print(apart(model, LENGTHS, schedule).text, flush=True)
     for tokens in options.tokens:
         for rows in options.rows:
             print(quantized(model, rows, tokens, options.group_size, schedule).text, flush=True)

@@ -13,7 +13,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import zmq
@@ -25,7 +25,9 @@ from engine.heartbeat import Heartbeat, HeartbeatSettings
 from engine.loop import EngineLoop
 from engine.mailbox import Mailbox
 from engine.memory import limit_device_memory
-from engine.model.adapters import DEFAULT_NAME, Adapter, Adapters, check_folder, read_adapter
+        model=model,
+        adapters=adapters,
+        mounter=mounter,
 from engine.model.facts import model_facts
 from engine.model.kv_layers import quantized_caches
 from engine.model.load import LoadedModel, find_model, load_model
@@ -160,20 +162,25 @@ def _prepare(
         check_folder(Path(settings.adapter_path))
     # A layer that cannot be quantized is named before gigabytes are read.
     loaded = load_model(settings, path, lambda model: scheme and quantized_caches(model, scheme))
-    adapters = Adapters(loaded.model, _default_adapter(settings, loaded))
+    model = attending_model(loaded.model, loaded.device, scheme)
+    adapters = Adapters(loaded.model, _default_adapter(settings, loaded), forward=model)
     mounter = Mounter(adapters, folder.path, str(path))
     mounter.mount_all(settings.adapter, is_restart=settings.restarts > 0)
     board.set_adapters(adapters.names)
     say_cpu_facts(loaded, openblas.LOADED_PATH)
-    support = _warm(loaded, board, settings.max_rows, scheme)
+    support = _warm(model, board, settings.max_rows, scheme)
     facts = model_facts(loaded, tokenizer, settings, support.batching, HONOURED_FIELDS)
     board.set_model(_model_status(facts), support.batching)
     log.debug("model.ready", extra=msgspec.structs.asdict(facts))
     welcome = Welcome(epoch=board.epoch, protocol_version=PROTOCOL_VERSION, facts=facts, tokenizer=tokenizer.manifest)
     return LoopParts(
+<<<<<<< HEAD
         model=loaded.model,
         adapters=adapters,
         mounter=mounter,
+=======
+        model=model,
+>>>>>>> 3cf68c0 (Read quantized caches as floats on CUDA)
         mailbox=Mailbox(requests, welcome, tokenizer, settings.lease_s),
         board=board,
         facts=facts,
@@ -198,11 +205,11 @@ def _grammar_tokenizer(tokenizer: TokenizerFiles, facts: ModelFacts) -> GrammarT
     return GrammarTokenizer.read(content, facts.vocabulary_size, facts.eos_ids)
 
 
-def _warm(loaded: LoadedModel, board: StatusBoard, max_rows: int, scheme: KvScheme | None) -> Support:
+def _warm(model: Any, board: StatusBoard, max_rows: int, scheme: KvScheme | None) -> Support:
     """The probe runs the first kernels, so a device that hangs on them is caught by the step limit."""
     board.set_phase("warming")
     board.turn_began()
-    support = probe_batching(loaded.model, max_rows, scheme)
+    support = probe_batching(model, max_rows, scheme)
     board.turn_ended()
     return support
 

@@ -51,10 +51,11 @@ class Adapter:
 
 
 class Adapters:
-    """A model and what is mounted on it. default: of rows that name none."""
+    """A model and what is mounted on it. default: of rows that name none. forward: what calls the model, if not itself."""
 
-    def __init__(self, model: nn.Module, default: Adapter | None = None) -> None:
+    def __init__(self, model: nn.Module, default: Adapter | None = None, forward: Any = None) -> None:
         self._model = model
+        self._forward = model if forward is None else forward
         self._default = default
         self._mounted: dict[str, Adapter] = {}
         self._on: Adapter | None = None
@@ -98,14 +99,14 @@ class Adapters:
         del self._mounted[name]
         log.info("adapter.unmounted", extra={"adapter": name})
 
-    def model_for(self, adapter: Adapter | None) -> nn.Module:
+    def model_for(self, adapter: Adapter | None) -> Any:
         """The model with this adapter on it, until the next call."""
         if adapter is not self._on:
             self._model_without()
             for place in adapter.places if adapter is not None else ():
                 _hang(place, place.adapted)
             self._on = adapter
-        return self._model
+        return self._forward
 
     def _model_without(self) -> nn.Module:
         for place in self._on.places if self._on is not None else ():

@@ -24,5 +24,6 @@ def test_quantized_rows_are_timed_beside_float_ones() -> None:
     """Fewer bits, fewer bytes."""
     line = quantized(random_layers("llama"), rows=2, tokens=40, group_size=32, schedule=ONCE)
     assert line.kv_bytes["plain"] > line.kv_bytes["8 bits"] > line.kv_bytes["4 bits"]
-    assert list(line.over) == ["8 bits", "4 bits"]
+    assert list(line.over) == ["8 bits", "8 bits dense", "4 bits", "4 bits dense"]
+    assert line.kv_bytes["4 bits"] == line.kv_bytes["4 bits dense"]
     assert "x" in line.text

@@ -9,6 +9,7 @@ from mlx.utils import tree_flatten
 from engine.batch import Group
 from engine.cache.base import CacheKind
 from engine.cache.plan import CachePlan
+from engine.cache.recurrent import release_chunk
 from engine.decode import read
 from engine.row import Row
 from engine.sampling.logprobs import launch_prompt_logprobs
@@ -32,6 +33,7 @@ def launch_chunk(model: nn.Module, row: Row, chunk_tokens: int) -> int:
     tokens = row.to_prefill[row.prefilled : stop]
     if tokens:
         logits = model(mx.array(tokens, dtype=mx.uint32)[None], cache=row.caches)
+        release_chunk(row.caches)
         mx.async_eval(_arrays(row.caches), launch_prompt_logprobs(logits[0], row))
         row.prefilled = stop
     return len(tokens)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import ArraysCache
+from mlx_lm.models.cache import ArraysCache, CacheList
 
 from engine.cache.layout import Layout
 
@@ -34,6 +34,15 @@ class RecurrentKind:
     def row_bytes(self, cache: ArraysCache, columns: int) -> int:
         """The states, whatever the length."""
         return sum(state.nbytes // state.shape[0] for state in _states(cache))
+
+
+def release_chunk(caches: list[Any]) -> None:
+    """Solo caches' states as copies: a slice of a chunk's array keeps all of it alive until the next forward."""
+    for cache in caches:
+        if isinstance(cache, CacheList):
+            release_chunk(list(cache.caches))
+        elif isinstance(cache, ArraysCache):
+            cache.cache = [state if state is None else mx.contiguous(state) for state in cache.cache]
 
 
 def _states(cache: ArraysCache) -> list[mx.array]:

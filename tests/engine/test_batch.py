@@ -47,13 +47,17 @@ class _Rows:
         self._heads = 1 if name == "gemma3_text" else 2
         self._made = 0
 
-    def row(self) -> Row:
-        """A prefilled one, not converted yet."""
+    def new_row(self) -> Row:
+        """Nothing of it is prefilled."""
         self._made += 1
         prompt = TokenPrompt(ids=pack_ids([5] * TOKENS))
         submit = Submit(epoch=EPOCH, id=SubmitId(str(self._made)), group="g", model="m", prompt=prompt)
         facts = facts_of(self.model, context_length=2 * TOKENS)
-        row = make_row(RowKey(b"client", submit.id), submit, facts, 0.0)
+        return make_row(RowKey(b"client", submit.id), submit, facts, 0.0)
+
+    def row(self) -> Row:
+        """A prefilled one, not converted yet."""
+        row = self.new_row()
         row.caches = make_prompt_cache(self.model)
         row.prefilled = TOKENS
         for cache in row.caches:
@@ -166,3 +170,19 @@ def test_a_lone_row_is_charged_what_it_holds() -> None:
         rows = _Rows(name, DEFAULT_PLAN)
         rows.batch.join([rows.group()])
         assert rows.batch.allocated_bytes <= rows.batch.ledger_bytes
+
+
+@pytest.mark.parametrize("name", ["mamba2", "falcon_h1", "lfm2"])
+def test_a_chunk_leaves_its_states_alone(name: str) -> None:
+    """E3: states are slices of what a chunk computed; of that nothing else stays."""
+    rows = _Rows(name, DEFAULT_PLAN)
+    row = rows.new_row()
+    row.caches = make_prompt_cache(rows.model)
+
+    def chunk() -> None:
+        assert row.caches is not None
+        prefill.launch_chunk(rows.model, row, 1_000)
+        prefill.wait_for_chunk(row.caches)
+
+    memory = _measured(chunk)
+    assert memory.after - memory.before <= sum(cache.nbytes for cache in row.caches) + SMALL_BYTES

@@ -8,10 +8,17 @@ from mlx_lm.models.cache import make_prompt_cache
 from engine.cache.registry import NoKindError, kind_of
 from engine.model.support import probe_batching
 from tests.parity.architectures import ARCHITECTURES, random_model
+from tests.parity.kinds import ALL, HELD
 
 README = Path(__file__).with_name("README.md")
 HEAD = """\
-# What batches
+# What is held, and what batches
+
+Which test holds which kind of cache to which behaviour; the kinds are those of `tests/parity/kinds.py`, each on a whole
+model or, below `engine/cache`, on one layer beside solo twins.
+
+{held}
+## What batches
 
 Made by `python -m tests.parity.regen_table` from the models that `tests/parity/architectures.py` builds, and compared
 in `test_table.py`. Each is built from mlx-lm's own `ModelArgs` with random weights, windows of 8 tokens, 4 to 6 layers.
@@ -25,7 +32,16 @@ column *oracle* says whether they are also held against mlx-lm's `BatchGenerator
 
 def table() -> str:
     """The whole file."""
-    return HEAD + "".join(_line(name) for name in sorted(ARCHITECTURES))
+    return HEAD.format(held=held_lines()) + "".join(_line(name) for name in sorted(ARCHITECTURES))
+
+
+def held_lines() -> str:
+    """One line a behaviour and test."""
+    head = "| | what | kinds | test |\n|---|---|---|---|\n"
+    return head + "".join(
+        f"| {held.code} | {held.words} | {'all' if held.kinds == ALL else ', '.join(held.kinds)} | `{held.test}` |\n"
+        for held in HELD
+    )
 
 
 def _line(name: str) -> str:

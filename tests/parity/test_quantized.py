@@ -110,14 +110,18 @@ def test_joins_and_leaves_among_sliding_windows_equal_the_rows_alone() -> None:
     assert alone == [driver.tokens(str(length)) for length in lengths]
 
 
-def test_a_scheme_may_quantize_some_layers_only() -> None:
+@pytest.mark.parametrize(
+    ("name", "layers", "places"),
+    [("nemotron_h", (2, 5), (1, 3)), ("llama", (0, 3), (0, 3)), ("gemma3_text", (0, 1), (0, 1))],
+)
+def test_a_scheme_may_quantize_some_layers_only(name: str, layers: tuple[int, int], places: tuple[int, int]) -> None:
     """C6: each layer's bits, by the model's own layer numbers; caches of feed-forward blocks do not exist."""
-    scheme = KvScheme("--kv-scheme", layers=((2, LayerScheme(4, 32)), (5, LayerScheme(8, 32))))
-    support = _support("nemotron_h", scheme)
+    schemes = (LayerScheme(4, 32), LayerScheme(8, 32))
+    support = _support(name, KvScheme("--kv-scheme", layers=tuple(zip(layers, schemes, strict=True))))
     assert support.batching.mode == "batch"
-    assert dict(support.cache_plan.quantized) == {1: LayerScheme(4, 32), 3: LayerScheme(8, 32)}
+    assert dict(support.cache_plan.quantized) == dict(zip(places, schemes, strict=True))
     prompts = [prompt_of(18, start) for start in range(2)]
-    model = random_model("nemotron_h")
+    model = random_model(name)
     assert _run(model, support, prompts, 30) == [_run(model, support, [prompt], 30)[0] for prompt in prompts]
 
 

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
 
 from engine.cache.columns import capacity_for
+from engine.cache.layout import Layout
 from engine.cache.registry import kind_of
 from engine.cache.rotating_quantized import QuantizedRotatingCache
 from engine.cache.scheme import LayerScheme
-from tests.engine.cache.twins import ACTIONS, WINDOW, Together, arrays, filled, live_through
+from tests.engine.cache.twins import ACTIONS, CLOSE, WINDOW, Together, arrays, filled, live_through, same
 
 CACHES: dict[str, Callable[[], Any]] = {
     "plain": KVCache,
@@ -106,3 +107,38 @@ def test_projected_bytes_are_the_bytes(name: str) -> None:
     columns = capacity_for(batch.layout.width + 1)
     assert 3 * batch.kind.row_bytes(batch.cache, columns) == batch.cache.nbytes
     assert batch.kind.row_bytes(filled(batch.make, 4, 1), columns) == batch.kind.row_bytes(batch.cache, columns)
+
+
+@pytest.mark.parametrize("name", CACHES)
+@settings(max_examples=40, deadline=None)
+@given(lengths=st.lists(st.integers(1, 3 * WINDOW), min_size=2, max_size=5))
+def test_what_was_merged_comes_back(name: str, lengths: list[int]) -> None:
+    """C4: `extract(merge(rows))[i] == row i`, byte for byte over the live window, in temporal order."""
+    batch = _together(name)
+    batch.join(lengths)
+    assert all(same(batch.kind.alone(batch.cache, index), twin) for index, twin in enumerate(batch.twins))
+
+
+@pytest.mark.parametrize("name", CACHES)
+@settings(max_examples=20, deadline=None)
+@given(
+    left=st.lists(st.integers(1, 3 * WINDOW), min_size=2, max_size=3),
+    right=st.lists(st.integers(1, 3 * WINDOW), min_size=2, max_size=2),
+    steps=st.tuples(st.integers(0, 2 * WINDOW), st.integers(0, 2 * WINDOW), st.integers(1, 2 * WINDOW)),
+)
+def test_padded_batches_become_one(name: str, left: list[int], right: list[int], steps: tuple[int, int, int]) -> None:
+    """C4: two batches, each padded and perhaps wrapped, as one: each row lives on as alone."""
+    batches = [_together(name), _together(name)]
+    batches[1].seed = 50_000
+    for batch, lengths, count in zip(batches, (left, right), steps[:2], strict=True):
+        batch.join(lengths)
+        for _ in range(count):
+            assert batch.step() < CLOSE
+    layout = Layout.side_by_side([batch.layout for batch in batches])
+    cache = batches[0].kind.stack([batch.cache for batch in batches], layout)
+    twins = batches[0].twins + batches[1].twins
+    both = Together(batches[0].kind, batches[0].make, twins, layout, cache, seed=90_000)
+    assert both.holds_what_twins_hold()
+    for _ in range(steps[2]):
+        assert both.step() < CLOSE
+    assert both.holds_what_twins_hold()

@@ -25,9 +25,8 @@ from engine.heartbeat import Heartbeat, HeartbeatSettings
 from engine.loop import EngineLoop
 from engine.mailbox import Mailbox
 from engine.memory import limit_device_memory
-        model=model,
-        adapters=adapters,
-        mounter=mounter,
+from engine.model.adapters import DEFAULT_NAME, Adapter, Adapters, check_folder, read_adapter
+from engine.model.dense_reads import attending_model
 from engine.model.facts import model_facts
 from engine.model.kv_layers import quantized_caches
 from engine.model.load import LoadedModel, find_model, load_model
@@ -174,13 +173,9 @@ def _prepare(
     log.debug("model.ready", extra=msgspec.structs.asdict(facts))
     welcome = Welcome(epoch=board.epoch, protocol_version=PROTOCOL_VERSION, facts=facts, tokenizer=tokenizer.manifest)
     return LoopParts(
-<<<<<<< HEAD
-        model=loaded.model,
+        model=model,
         adapters=adapters,
         mounter=mounter,
-=======
-        model=model,
->>>>>>> 3cf68c0 (Read quantized caches as floats on CUDA)
         mailbox=Mailbox(requests, welcome, tokenizer, settings.lease_s),
         board=board,
         facts=facts,

@@ -51,7 +51,10 @@ class Adapter:
 
 
 class Adapters:
-    """A model and what is mounted on it. default: of rows that name none. forward: what calls the model, if not itself."""
+    """A model and what is mounted on it. default: of rows that name none.
+
+    forward: what is called in the model's place and calls it.
+    """
 
     def __init__(self, model: nn.Module, default: Adapter | None = None, forward: Any = None) -> None:
         self._model = model

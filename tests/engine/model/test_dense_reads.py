@@ -1,5 +1,6 @@
 """Quantized caches read as floats: the same text as by a product with them, and the same bytes kept."""
 
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -7,10 +8,12 @@ import pytest
 from mlx_lm.models.cache import QuantizedKVCache, make_prompt_cache
 
 from engine.cache.scheme import KvScheme, LayerScheme
+from engine.model.adapters import Adapters
 from engine.model.dense_reads import DenseReads, attending_model
 from engine.model.support import probe_batching
+from tests.fakes.adapters import build_adapter
 from tests.fakes.loop_driver import LoopDriver, facts_of
-from tests.fakes.models import prompt_of
+from tests.fakes.models import fresh_model, prompt_of
 from tests.parity.architectures import random_model
 
 SCHEME = KvScheme("--kv-bits", every=LayerScheme(8, 32))
@@ -59,3 +62,16 @@ def test_only_where_the_device_needs_it(device: str, scheme: KvScheme | None, is
     assert isinstance(attending_model(model, device, scheme), DenseReads) == is_dense
     assert attending_model(model, "cpu", SCHEME) is model
     assert attending_model(model, "metal", SCHEME) is model
+
+
+def test_a_mounted_adapter_is_on_under_it(tmp_path: Path) -> None:
+    """What is hung into the model between two forwards is what the wrapped forward computes."""
+    folder = build_adapter(tmp_path / "a", "llama", 1)
+    model, plain = fresh_model("llama"), fresh_model("llama")
+    adapters, expected = Adapters(model, forward=DenseReads(model)), Adapters(plain)
+    inputs = mx.array([prompt_of(9)])
+    for adapter, twin in [(adapters.mount("a", folder), expected.mount("a", folder)), (None, None)]:
+        forward, reference = adapters.model_for(adapter), expected.model_for(twin)
+        assert isinstance(forward, DenseReads)
+        logits, wanted = (each(inputs, cache=make_prompt_cache(plain)) for each in (forward, reference))
+        assert mx.array_equal(logits, wanted).item()

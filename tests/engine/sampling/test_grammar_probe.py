@@ -40,7 +40,7 @@ def test_what_breaks_with_its_first_tokens_is_refused(kind: GrammarKind, text: s
 
 def test_what_is_slow_from_the_start_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody beside such a row would wait for each of its tokens."""
-    monkeypatch.setattr(grammar_probe, "MAX_TOKEN_CPU_S", 0.0)
+    monkeypatch.setattr(grammar_probe, "_MAX_START_CPU_S", 0.0)
     with pytest.raises(EngineError, match="a token takes too long"):
         compiled("regex", "nobody else sends this")
 

@@ -8,7 +8,7 @@ import pytest
 
 from engine.row import Row, RowKey, make_row
 from engine.sampling.grammar import RowGrammar
-from engine.sampling.masks import GrammarMasks
+from engine.sampling.masks import LEAST_TOGETHER, GrammarMasks
 from protocol.codec import pack_ids
 from protocol.messages import Submit, SubmitId, TokenPrompt
 from protocol.sampling import Sampling
@@ -37,7 +37,7 @@ def allowed(logits: mx.array) -> list[frozenset[int]]:
 
 def laid(rows: list[Row], logits: mx.array, unread: list[int | None] | None = None) -> mx.array:
     """Logits under the rows' masks."""
-    masks = GrammarMasks(grammar_tokenizer())
+    masks = GrammarMasks(grammar_tokenizer(), threads=2 if len(rows) >= LEAST_TOGETHER else 1)
     return masks.laid_over(logits, masks.start(rows, unread or [None] * len(rows)).result())
 
 
@@ -56,20 +56,24 @@ def test_what_a_grammar_allows_keeps_its_value(width: int, dtype: mx.Dtype) -> N
     assert np.array_equal(after[after > -np.inf], before[after > -np.inf])
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [1, 3, 5])
 def test_each_row_follows_its_own_grammar(count: int) -> None:
-    """Alone, which is filled in another way, and together."""
-    rows = [row_of("[0-9]+"), row_of("ab", "a"), row_of("[0-9]", "3")][:count]
-    expected = [DIGITS, frozenset(token_ids("b")), frozenset({EOS_ID})][:count]
+    """One by one, and together, which is filled in another way."""
+    rows = [row_of("[0-9]+"), row_of("ab", "a"), row_of("[0-9]", "3"), row_of("xy"), row_of("[0-9]{2}", "3")][:count]
+    expected = [DIGITS, frozenset(token_ids("b")), frozenset({EOS_ID}), None, DIGITS][:count]
+    if count > 3:
+        expected[3] = allowed(laid(rows[3:4], mx.zeros((1, VOCABULARY_SIZE))))[0]
     assert allowed(laid(rows, mx.zeros((count, VOCABULARY_SIZE)))) == expected
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [1, 2, 4])
 def test_a_mask_is_that_after_the_unread_token(count: int) -> None:
     """It is taken in the threads, once: the row that is told of it later does not take it again."""
-    rows = [row_of("abc", "a"), row_of("[0-9]b")][:count]
-    unread: list[int | None] = [*token_ids("b"), *token_ids("5")][:count]
-    expected = [frozenset(token_ids("c")), frozenset(token_ids("b"))][:count]
+    rows = [row_of(*each) for each in [("abc", "a"), ("[0-9]b",), ("12345", "123"), ("1[ab]", "")]][:count]
+    unread: list[int | None] = token_ids("b") + token_ids("5") + token_ids("4") + token_ids("1")
+    unread = unread[:count]
+    expected = [frozenset(token_ids(text)) for text in ("c", "b", "5")] + [frozenset(token_ids("a") + token_ids("b"))]
+    expected = expected[:count]
     assert allowed(laid(rows, mx.zeros((count, VOCABULARY_SIZE)), unread)) == expected
     for row, token in zip(rows, unread, strict=True):
         assert row.grammar is not None
@@ -81,7 +85,7 @@ def test_a_mask_is_that_after_the_unread_token(count: int) -> None:
     assert allowed(laid(rows, mx.zeros((count, VOCABULARY_SIZE)))) == expected
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [1, 4])
 def test_a_token_that_ends_its_row_is_not_taken(count: int) -> None:
     """A stop token of the client's, an end of text, and one that was not possible."""
     (digit,) = token_ids("1")
@@ -95,17 +99,17 @@ def test_a_token_that_ends_its_row_is_not_taken(count: int) -> None:
 def test_a_slow_grammar_is_found_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first slow mask of a batch makes each row's be timed; the row whose tokens stay slow has a fault."""
     monkeypatch.setattr("engine.sampling.masks.MAX_TOKEN_CPU_S", 0.0)
-    costs = {"slow": 0.06, "quick": 0.0}
-    rows = {"slow": row_of("[0-9]+"), "quick": row_of("[0-9]+")}
+    costs = {"slow": 0.06, "quick": 0.0, "third": 0.0, "fourth": 0.0}
+    rows = {name: row_of("[0-9]+") for name in costs}
     original = RowGrammar.charge
 
     def charging(grammar: RowGrammar, _: float) -> None:
         original(grammar, next(costs[name] for name, row in rows.items() if row.grammar is grammar))
 
     monkeypatch.setattr(RowGrammar, "charge", charging)
-    masks = GrammarMasks(grammar_tokenizer())
-    faults = []
+    masks = GrammarMasks(grammar_tokenizer(), threads=2)
+    faults: list[list[str]] = []
     for _ in range(5):
-        masks.start(list(rows.values()), [None, None]).result()
-        faults.append([row.grammar is not None and row.grammar.fault is not None for row in rows.values()])
-    assert faults == [[False, False], [False, False], [False, False], [True, False], [True, False]]
+        masks.start(list(rows.values()), [None] * 4).result()
+        faults.append([name for name, row in rows.items() if row.grammar is not None and row.grammar.fault is not None])
+    assert faults == [[], [], [], ["slow"], ["slow"]]

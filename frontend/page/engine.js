@@ -181,7 +181,7 @@ class EngineView {
   }
 
   showMemory(memory) {
-    const ceiling = memory.ceiling_bytes || memory.budget_bytes || 0;
+    const ceiling = memory.ceiling_bytes ?? 0;
     // Shares of an unknown whole would look like a full machine.
     this.memoryBar.hidden = !ceiling;
     const other = Math.max(0, memory.active_bytes - memory.weights_bytes - memory.kv_bytes);
@@ -218,9 +218,8 @@ class EngineView {
 
 /** Shared prefixes, where the engine tells of them. */
 function prefixPairs(engine) {
-  const prefix = engine.prefix ?? engine.prefixes ?? null;
-  if (!prefix || prefix.hits === undefined) return [];
-  return [['Prefix hits', prefix.misses === undefined ? String(prefix.hits) : `${prefix.hits} of ${prefix.hits + prefix.misses}`]];
+  const { prefix } = engine;
+  return prefix?.hits >= 0 ? [['Prefix hits', `${prefix.hits} of ${prefix.hits + prefix.misses}`]] : [];
 }
 
 function formatBytes(bytes) {

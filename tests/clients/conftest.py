@@ -9,16 +9,24 @@ import pytest
 
 from tests.e2e.cluster import MODEL_ID, Cluster, running_cluster
 
+# Tools are told in the prompt, and the fake's tokens are about a letter each.
+CONTEXT_TOKENS = 4_096
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What every client asks. endless: a question whose answer goes on; json: one for the schema of the weather."""
+    """What every client asks. endless: a question whose answer goes on; json: one for the schema of the weather.
+
+    call: one that is answered with a call of `weather`, which is_forced makes sure of.
+    """
 
     url: str
     model: str
     question: str
     endless: str
     json: str
+    call: str
+    is_forced: bool
     most: int
 
     def as_arguments(self) -> dict[str, str | int]:
@@ -31,7 +39,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """An engine and two frontends, shared by all clients of one kind."""
     with (
         tempfile.TemporaryDirectory(prefix="cv-", ignore_cleanup_errors=True) as name,
-        running_cluster(request.param, Path(name)) as found,
+        running_cluster(request.param, Path(name), CONTEXT_TOKENS) as found,
     ):
         yield found
 
@@ -41,6 +49,17 @@ def asked(cluster: Cluster) -> Asked:
     """A script's text for the FakeEngine, plain questions for a model."""
     if cluster.kind == "fake":
         weather = '!echo {"city": "Oslo", "isCold": true}'
-        return Asked(cluster.url, MODEL_ID, "!echo café 🦊 and 数える", "!count", weather, 64)
-    question, endless = "What is the capital of France?", "Tell me a very long story about a river."
-    return Asked(cluster.url, MODEL_ID, question, endless, "Is it cold in Oslo? Answer as JSON.", 12)
+        call = '!echo <tool_call> {"name": "weather", "arguments": {"city": "Oslo"}} </tool_call>'
+        return Asked(
+            cluster.url, MODEL_ID, "!echo café 🦊 and 数える", "!count", weather, call, is_forced=False, most=64
+        )
+    return Asked(
+        cluster.url,
+        MODEL_ID,
+        "What is the capital of France?",
+        "Tell me a very long story about a river.",
+        "Is it cold in Oslo? Answer as JSON.",
+        "How is the weather in Oslo?",
+        is_forced=True,
+        most=12,
+    )

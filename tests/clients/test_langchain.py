@@ -6,7 +6,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from tests.clients.conftest import Asked
-from tests.clients.weather import Weather
+from tests.clients.weather import Weather, weather
 from tests.e2e.cluster import Cluster, stats, wait_stats
 
 
@@ -42,6 +42,20 @@ def test_a_schema_gives_an_object(make: Any, asked: Asked, cluster: Cluster) -> 
     parsed = make(200).with_structured_output(Weather, method="json_schema").invoke(asked.json)
     assert isinstance(parsed, Weather)
     assert cluster.kind == "real" or parsed == Weather(city="Oslo", isCold=True)
+
+
+def test_a_tool_is_called(make: Any, asked: Asked) -> None:
+    """bind_tools: the call is the message's, whole and summed up from a stream."""
+    choice = "required" if asked.is_forced else "auto"
+    bound = make(80).bind_tools([weather], tool_choice=choice, parallel_tool_calls=False)
+    whole = bound.invoke(asked.call)
+    summed, *rest = bound.stream(asked.call)
+    for chunk in rest:
+        summed += chunk
+    for message in (whole, summed):
+        (call,) = message.tool_calls
+        assert call["name"] == "weather"
+        assert weather(**call["args"]).city in (("Oslo", "Lima") if asked.is_forced else ("Oslo",))
 
 
 def test_closing_a_stream_ends_the_row(make: Any, asked: Asked) -> None:

@@ -56,6 +56,18 @@ def test_a_schema_gives_an_object(told: dict[str, Any], cluster: Cluster) -> Non
         assert told["schema"] == {"city": "Oslo", "isCold": True}
 
 
+def test_a_tool_is_called(client: str, told: dict[str, Any], cluster: Cluster) -> None:
+    """Streamed and whole, read by the client's own parser; its result goes back. A real model is made to call."""
+    if client == "anthropic":
+        pytest.skip("tools in Anthropic's API are not there yet")
+    found = told["tool"]
+    assert found["streamed"] == found["whole"], found
+    assert [call["name"] for call in found["whole"]] == ["weather"]
+    assert found["whole"][0]["input"]["city"] in (("Oslo",) if cluster.kind == "fake" else ("Oslo", "Lima"))
+    assert found["finish"] == ("tool_calls" if client == "openai" else "tool-calls")
+    assert client != "openai" or found["after"] in ("stop", "length")
+
+
 def test_giving_up_ends_the_row(told: dict[str, Any]) -> None:
     """An abort in mid stream is seen by the engine while the client's process still runs: one Cancel."""
     assert told["cancel"] == {"pieces": told["cancel"]["pieces"], "givenUp": 1}
@@ -86,7 +98,7 @@ def test_a_conversation_goes_on(client: str, told: dict[str, Any]) -> None:
 def test_what_only_openais_client_does(client: str, told: dict[str, Any], cluster: Cluster) -> None:
     """The model list, completions, its stream runner, eight requests at once, a field that is out of range."""
     if client != "openai":
-        assert set(told) - {"conversation"} == {"whole", "stream", "schema", "cancel", "unknownModel"}
+        assert set(told) - {"tool", "conversation"} == {"whole", "stream", "schema", "cancel", "unknownModel"}
         return
     assert cluster.kind == "real" or told["completions"] == {"text": "café 🦊 and 数える"}
     assert told["models"] == ["e2e-model", "my-name"]

@@ -5,7 +5,7 @@ import pytest
 from openai import OpenAI
 
 from tests.clients.conftest import Asked
-from tests.clients.weather import Weather
+from tests.clients.weather import Weather, weather
 from tests.e2e.cluster import Cluster, stats, wait_stats
 
 
@@ -40,6 +40,20 @@ def test_a_schema_gives_an_object(client: OpenAI, asked: Asked, cluster: Cluster
     parsed = reply.choices[0].message.parsed
     assert isinstance(parsed, Weather)
     assert cluster.kind == "real" or parsed == Weather(city="Oslo", isCold=True)
+
+
+def test_a_tool_is_called(client: OpenAI, asked: Asked) -> None:
+    """Read by the client's own parser, streamed and whole; a real model is made to call it."""
+    asking = {**body(asked, asked.call), "max_tokens": 80}
+    asking |= {"tools": [openai.pydantic_function_tool(weather)], "parallel_tool_calls": False}
+    asking["tool_choice"] = "required" if asked.is_forced else "auto"
+    whole = client.chat.completions.parse(**asking)
+    with client.chat.completions.stream(**asking) as stream:
+        streamed = stream.get_final_completion()
+    for reply in (whole, streamed):
+        (call,) = reply.choices[0].message.tool_calls
+        assert isinstance(call.function.parsed_arguments, weather)
+        assert asked.is_forced or call.function.parsed_arguments.city == "Oslo"
 
 
 def test_closing_a_stream_ends_the_row(client: OpenAI, asked: Asked) -> None:

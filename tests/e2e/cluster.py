@@ -60,10 +60,10 @@ def smollm2_folder() -> Path:
 
 
 @contextmanager
-def running_cluster(kind: EngineKind, runtime_dir: Path) -> Iterator[Cluster]:
+def running_cluster(kind: EngineKind, runtime_dir: Path, context_tokens: int = CONTEXT_TOKENS) -> Iterator[Cluster]:
     """Starts everything, waits until both frontends are ready, and ends it all."""
     with ExitStack() as stack:
-        engine = stack.enter_context(child(_engine_arguments(kind, runtime_dir)))
+        engine = stack.enter_context(child(_engine_arguments(kind, runtime_dir, context_tokens)))
         cluster = Cluster(kind, runtime_dir, engine)
         for _ in range(2):
             cluster.frontends.append(stack.enter_context(running_frontend(runtime_dir)))
@@ -120,9 +120,9 @@ def wait_stats(url: str, is_seen: Callable[[dict[str, Any]], bool], what: str, l
         time.sleep(0.01)
 
 
-def _engine_arguments(kind: EngineKind, runtime_dir: Path) -> list[str]:
+def _engine_arguments(kind: EngineKind, runtime_dir: Path, context_tokens: int) -> list[str]:
     shared = ["--runtime-dir", str(runtime_dir), "--model-id", MODEL_ID, "--max-rows", str(MAX_ROWS)]
-    shared += ["--context-length", str(CONTEXT_TOKENS), "--lease-s", str(LEASE_S)]
+    shared += ["--context-length", str(context_tokens), "--lease-s", str(LEASE_S)]
     if kind == "fake":
         return ["-m", "tests.fakes.fake_engine", *shared, "--step-ms", "4", "--prefill-tokens-per-turn", "4"]
     return ["-m", "engine", "--model", str(smollm2_folder()), *shared]

@@ -6,6 +6,7 @@ import { asked, cancelled, failure, report } from './cases.mjs';
 
 const client = new OpenAI({ baseURL: `${asked.url}/v1`, apiKey: 'any', maxRetries: 0 });
 const body = (content, fields = {}) => ({ model: asked.model, max_tokens: asked.most, messages: [{ role: 'user', content }], ...fields });
+const place = z.object({ city: z.enum(['Oslo', 'Lima']) });
 const weather = z.object({ city: z.enum(['Oslo', 'Lima']), isCold: z.boolean() });
 
 await report({
@@ -40,6 +41,17 @@ await report({
   async schema() {
     const reply = await client.chat.completions.parse(body(asked.json, { max_tokens: 60, response_format: zodResponseFormat(weather, 'weather') }));
     return reply.choices[0].message.parsed;
+  },
+  async tool() {
+    const tools = [{ type: 'function', function: { name: 'weather', strict: true, parameters: z.toJSONSchema(place) } }];
+    const asking = body(asked.call, { max_tokens: 80, tools, tool_choice: asked.is_forced ? 'required' : 'auto', parallel_tool_calls: false });
+    const whole = await client.chat.completions.create(asking);
+    const streamed = await client.chat.completions.stream(asking).finalMessage();
+    const [call] = streamed.tool_calls;
+    const messages = [...asking.messages, streamed, { role: 'tool', tool_call_id: call.id, content: '-3 degrees' }];
+    const after = await client.chat.completions.create({ ...asking, messages, tool_choice: 'none' });
+    const plain = ({ function: { name, arguments: text } }) => ({ name, input: JSON.parse(text) });
+    return { whole: whole.choices[0].message.tool_calls.map(plain), streamed: [plain(call)], finish: whole.choices[0].finish_reason, after: after.choices[0].finish_reason };
   },
   async cancel() {
     return cancelled(async () => {

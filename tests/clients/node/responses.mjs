@@ -1,6 +1,6 @@
 // Vercel's AI SDK through its own OpenAI provider, which speaks the Responses API.
 import { createOpenAI } from '@ai-sdk/openai';
-import { generateText, Output, streamText } from 'ai';
+import { generateText, Output, streamText, tool } from 'ai';
 import { z } from 'zod';
 import { asked, cancelled, failure, report } from './cases.mjs';
 
@@ -23,6 +23,15 @@ await report({
   async schema() {
     const { output } = await generateText({ ...options, maxOutputTokens: 60, prompt: asked.json, output: Output.object({ schema: weather }) });
     return output;
+  },
+  async tool() {
+    const tools = { weather: tool({ description: 'The weather of a city.', inputSchema: z.object({ city: z.enum(['Oslo', 'Lima']) }) }) };
+    const providerOptions = { openai: { parallelToolCalls: false } };
+    const asking = { ...options, maxOutputTokens: 80, prompt: asked.call, tools, toolChoice: asked.is_forced ? 'required' : 'auto', providerOptions };
+    const plain = ({ toolName: name, input }) => ({ name, input });
+    const whole = await generateText(asking);
+    const streamed = streamText(asking);
+    return { whole: whole.toolCalls.map(plain), streamed: (await streamed.toolCalls).map(plain), finish: whole.finishReason };
   },
   async cancel() {
     return cancelled(async () => {

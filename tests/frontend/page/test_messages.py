@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import Browser, Page
 
-from tests.frontend.page.browser import answered, holds, send
+from tests.fakes.deadline import until
+from tests.fakes.serving import serving
+from tests.frontend.page.browser import answered, holds, opened, send
 from tests.frontend.page.scripted_server import Answer, ScriptedServer, delta, finish, said
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -68,6 +71,22 @@ async def test_tool_calls_are_shown_and_answered(page: Page, server: ScriptedSer
     assert server.heard[1]["messages"][-1] == {"role": "tool", "tool_call_id": "call_1", "content": "rain"}
     assert server.heard[1]["messages"][-2]["tool_calls"][0]["function"]["name"] == "get_weather"
     assert await page.locator(".results").count() == 0
+
+
+async def test_a_call_that_the_server_reads(browser: Browser, runtime_dir: Path) -> None:
+    """Tools among the further fields, a reply that calls one, a result by hand: through a real frontend."""
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
+    async with serving(runtime_dir, context_length=4_096) as served, opened(browser, served.url) as page:
+        await page.click("#show-settings")
+        await page.fill("#extra", json.dumps({"tools": tools}))
+        await send(page, '!echo Well: <tool_call> {"name": "weather", "arguments": {"city": "Oslo"}} </tool_call>')
+        assert (await answered(page)).strip() == "Well:"
+        assert await page.inner_text(".call .label") == "Calls weather"
+        assert json.loads(await page.inner_text(".call pre")) == {"city": "Oslo"}
+        await page.fill("[aria-label='Result of weather']", "rain")
+        await page.click("button:has-text('Send result')")
+        await until(lambda: len(served.engine.submits()) == 2, "the result goes back")
+        await answered(page, 2)
 
 
 async def test_hostile_answers_are_text(page: Page, server: ScriptedServer) -> None:

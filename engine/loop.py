@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 # How long an idle loop sleeps at most before it looks at leases and at the stop flag.
 IDLE_WAIT_MS: Final = 250
+# How often a row says how far its prompt is computed.
+PROGRESS_EVERY_S: Final = 1.0
 # The same while all that is to do is done by the threads that compile grammars.
 COMPILE_WAIT_MS: Final = 2
 
@@ -207,6 +209,7 @@ class EngineLoop:
         self._tally.prompt_tokens += tokens
         if row.remaining_prefill_tokens > 1:
             self._allocator.chunk_done()
+            self._note_progress(row, time.monotonic())
             return tokens
         self._tally.prompt_tokens += 1
         family = self._prefilling.take(row)
@@ -219,6 +222,12 @@ class EngineLoop:
             for each in family:
                 self._begin_alone(each)
         return tokens + 1
+
+    def _note_progress(self, row: Row, now: float) -> None:
+        """Whoever waits for a long prompt is told how far it is, but not after every chunk."""
+        if now - row.progress_at >= PROGRESS_EVERY_S:
+            row.progress_at = now
+            self._outbox.add_progress(row)
 
     def _has_company(self, row: Row) -> bool:
         """Whether a step of other rows will follow this prefill, and this row needs more than one token."""

@@ -17,6 +17,11 @@ class Outbox:
         self._logprobs: dict[RowKey, list[TokenLogprobs]] = {}
         self._finishes: dict[RowKey, Finish] = {}
         self._prompts: dict[RowKey, Sequence[TokenLogprobs | None]] = {}
+        self._prefilled: dict[RowKey, int] = {}
+
+    def add_progress(self, row: Row) -> None:
+        """How far the row's prompt is computed; told while nothing else can be."""
+        self._prefilled[row.key] = row.prefilled
 
     def add_prompt_logprobs(self, row: Row, entries: Sequence[TokenLogprobs | None]) -> None:
         """Of all of the row's prompt tokens; told before its first token."""
@@ -44,9 +49,10 @@ class Outbox:
                 delta = RowDelta(id=key.id, prompt_logprobs=piece)
                 mailbox.tell(key.client, Step(epoch=self._epoch, step=step, rows=(delta,)))
         self._prompts.clear()
-        if not self._tokens:
-            return
         by_client: dict[bytes, list[RowDelta]] = {}
+        for key, prefilled in self._prefilled.items():
+            by_client.setdefault(key.client, []).append(RowDelta(id=key.id, prefilled=prefilled))
+        self._prefilled.clear()
         for key, tokens in self._tokens.items():
             logprobs = self._logprobs.get(key)
             delta = RowDelta(

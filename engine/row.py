@@ -38,7 +38,7 @@ class Row:
     step, so nobody else is live beside it. adapter: on the model in its forwards. told: tokens emitted here, without
     replayed ones. unread_logprobs: of samples launched and not read, oldest first. prompt_logprobs: of the prompt's
     tokens from its second on, as far as it is prefilled, if asked for. compiling: the grammar that the row waits for;
-    then it is its grammar.
+    then it is its grammar. progress_at: when it last said how far its prompt is computed.
     """
 
     key: RowKey
@@ -58,6 +58,7 @@ class Row:
     adapter: Adapter | None = None
     prefill_began_at: float | None = None
     first_token_at: float | None = None
+    progress_at: float = 0.0
     compiling: CompiledGrammar | None = None
     grammar: RowGrammar | None = None
     exclusions: Exclusions | None = None

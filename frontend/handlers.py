@@ -196,7 +196,7 @@ async def _stream(streaming: _Streaming, keepalive_s: float) -> None:
                 streaming.record.note_first_token()
             else:
                 sign = framer.keepalive()
-                frames.append(comment("waiting") if sign is None else frame(sign.content, sign.name))
+                frames.append(comment(reply.waiting_for) if sign is None else frame(sign.content, sign.name))
             if reply.is_finished and streaming.spoken.dialect.has_done:
                 frames.append(DONE)
             if frames:

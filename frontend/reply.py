@@ -6,7 +6,7 @@ Owns the rows between Submit and their last event, and the one Cancel of each th
 import asyncio
 from collections.abc import Sequence
 
-from frontend.choice import ChoiceTexts, LiveChoice
+from frontend.choice import TOKEN_BYTES, ChoiceTexts, LiveChoice
 from frontend.dialects.base import Generation, ReplyEvent, ReplyFinished
 from frontend.echo import PromptEcho
 from frontend.engine_client import ReadyEngine
@@ -83,6 +83,18 @@ class LiveReply:
                 raise self._failure
             self._bell.clear()
             await self._bell.wait()
+
+    @property
+    def waiting_for(self) -> str:
+        """What is done while nothing comes: `prefill 4096/16384` over all prompts, in tokens, or `waiting`."""
+        mailboxes = [row.mailbox for row in self._rows if row.is_first_of_group]
+        totals = [len(mailbox.submit.prompt.ids) // TOKEN_BYTES for mailbox in mailboxes]
+        done = [
+            total if mailbox.gained_at_s is not None else min(mailbox.prefilled, total)
+            for mailbox, total in zip(mailboxes, totals, strict=True)
+        ]
+        is_under_way = any(done) and done != totals
+        return f"prefill {sum(done)}/{sum(totals)}" if is_under_way else "waiting"
 
     def nudge(self) -> None:
         """Lets next_events return although nothing has come."""

@@ -55,6 +55,8 @@ class RowMailbox:
         self.delivered_ids = array.array("I")
         # When its last tokens came, in monotonic seconds: for the metrics.
         self.gained_at_s: float | None = None
+        # Prompt tokens that are computed, as far as the engine has told.
+        self.prefilled = 0
         self._bell = bell
         self._ids: list[int] = []
         self._logprobs: list[TokenLogprobs] = []
@@ -80,6 +82,8 @@ class RowMailbox:
             self._ids += unpack_ids(delta.tokens)
             if delta.logprobs is not None:
                 self._logprobs += delta.logprobs
+        if delta.prefilled is not None:
+            self.prefilled = delta.prefilled
         if delta.prompt_logprobs is not None:
             self._prompt_logprobs += delta.prompt_logprobs
         self._end = delta.finish

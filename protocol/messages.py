@@ -107,6 +107,7 @@ class RowDelta(msgspec.Struct, frozen=True, kw_only=True):
     """What one row gained since its last delta. tokens: u32 LE, without the EOS or stop token.
 
     prompt_logprobs: the next of the prompt's tokens; the first has None, for nothing stands before it.
+    prefilled: how many of the tokens to compute before the first new one are computed.
     """
 
     id: SubmitId
@@ -114,6 +115,7 @@ class RowDelta(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: tuple[TokenLogprobs, ...] | None = None
     finish: Finish | None = None
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
+    prefilled: Count | None = None
 
 
 class ClientInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,8 @@ from protocol.status import Counters, RowCounts
 from tests.fakes.fake_logprobs import fake_prompt_logprobs, fake_row_logprobs
 from tests.fakes.scripts import Script, ScriptedError
 
+LONG_PROMPT_TOKENS = 256
+
 
 @dataclass(slots=True, eq=False)
 class FakeRow:
@@ -114,7 +116,11 @@ class FakeRows:
     def _step(self, row: FakeRow) -> RowDelta | None:
         if row.left_tokens:
             row.left_tokens = max(0, row.left_tokens - self.prefill_tokens_per_turn)
-            return None if row.left_tokens else _of_prompt(row)
+            if row.left_tokens:
+                # The real engine tells it once a second; here long prompts do, each turn.
+                is_long = row.prompt_tokens >= LONG_PROMPT_TOKENS
+                return RowDelta(id=row.submit.id, prefilled=row.prompt_tokens - row.left_tokens) if is_long else None
+            return _of_prompt(row)
         try:
             offered = next(row.script)
         except ScriptedError as error:

@@ -349,6 +349,22 @@ async def test_silent_stream_is_kept_alive(runtime_dir: Path) -> None:
         assert json.loads(blocks[-2].removeprefix("data: "))["error"]["code"] == "deadline_exceeded"
 
 
+async def test_a_long_prefill_says_how_far_it_is(runtime_dir: Path) -> None:
+    """The comment lines of a silent stream count the prompt's tokens, and end where its own text begins."""
+    engine = {"step_ms": 20, "prefill_tokens_per_turn": 20}
+    async with serving(runtime_dir, {"keepalive_s": 0.05}, **engine) as served:
+        body = {"prompt": [5] * 400, "max_tokens": 3, "stream": True}
+        async with await served.post(COMPLETIONS, body) as response:
+            blocks = (await response.read()).decode().split("\n\n")
+        told = [block for block in blocks if block.startswith(": prefill ")]
+        done = [int(block.removeprefix(": prefill ").partition("/")[0]) for block in told]
+        assert len(done) >= 3
+        assert done == sorted(set(done))
+        assert all(block.endswith("/400") for block in told)
+        assert 0 < done[0] < done[-1] < 400
+        assert blocks.index(told[-1]) < next(index for index, block in enumerate(blocks) if block.startswith("data: "))
+
+
 async def test_client_that_stops_reading_is_dropped(runtime_dir: Path) -> None:
     """A stream left unread is cancelled in the end, with its buffers bounded, and its sibling is served."""
     async with serving(runtime_dir, {"stall_s": 0.3}, context_length=10_000_000, step_ms=1) as served:

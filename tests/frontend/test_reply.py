@@ -218,3 +218,17 @@ async def test_nudge_returns_with_nothing(text: ModelText) -> None:
     assert await waiting == []
     put(session.mailboxes[0], text.tokenizer.encode_rendered("fox"))
     assert joined(await reply.next_events()) == "fox"
+
+
+async def test_what_a_silent_reply_waits_for(text: ModelText) -> None:
+    """Prompt tokens over all prompts, never more than there are; a prompt that speaks is whole."""
+    reply, session = make_reply(text, choices=2)
+    first, second = session.mailboxes
+    assert reply.waiting_for == "waiting"
+    first.put_delta(RowDelta(id=first.submit.id, prefilled=1))
+    assert reply.waiting_for == "prefill 1/6"
+    first.put_delta(RowDelta(id=first.submit.id, prefilled=10_000))
+    assert reply.waiting_for == "prefill 3/6"
+    second.gained_at_s = 1.0
+    assert reply.waiting_for == "waiting"
+    reply.close()

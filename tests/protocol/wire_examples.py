@@ -137,6 +137,7 @@ FROM_ENGINE: Final[dict[str, m.AnyFromEngine]] = {
                     code=ErrorCode.DECODE_FAILED,
                     message="the forward of step 77 failed",
                 ),
+                prefilled=4_096,
                 prompt_logprobs=(None, m.TokenLogprobs(logprob=-3.5, top_ids=pack_ids([8]), top=(-0.125,))),
             ),
         ),

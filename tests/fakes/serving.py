@@ -82,6 +82,42 @@ def named_events(raw: bytes) -> list[dict[str, Any]]:
     return events
 
 
+@dataclass(frozen=True, slots=True)
+class HttpFrontend:
+    """A frontend in this process, and a client's session."""
+
+    parts: FrontendParts
+    session: ClientSession
+    url: str
+
+
+@asynccontextmanager
+async def http_frontend(
+    settings: Settings, keys: Sequence[str] = (), *, wait: bool = True
+) -> AsyncIterator[HttpFrontend]:
+    """Over whichever engine runs in the settings' folder. wait: until it is ready."""
+    folder = open_runtime_folder(Path(settings.runtime_dir))
+    parsers = Parsers(settings.tool_parser, settings.reasoning_parser)
+    client = EngineClient(folder, ClientInfo(name="test", pid=1), partial(load_model_text, parsers=parsers))
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    parts = FrontendParts(settings, client, (url,), ApiKeys(keys))
+    runner = HttpRunner(build_app(parts), access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.SockSite(runner, listener).start()
+    async with asyncio.TaskGroup() as group, ClientSession(connector=TCPConnector(limit=0)) as session:
+        task = group.create_task(client.run())
+        try:
+            if wait:
+                await client.wait_ready(60)
+            yield HttpFrontend(parts, session, url)
+        finally:
+            await session.close()
+            await runner.cleanup()
+            task.cancel()
+
+
 @asynccontextmanager
 async def serving(
     runtime_dir: Path,
@@ -98,27 +134,9 @@ async def serving(
     """
     fake = beside or FakeEngine(FakeSettings(runtime_dir=str(runtime_dir), **engine)).start()
     settings = Settings(runtime_dir=str(runtime_dir), **(frontend or {}))
-    parsers = Parsers(settings.tool_parser, settings.reasoning_parser)
-    load = partial(load_model_text, parsers=parsers)
-    client = EngineClient(open_runtime_folder(runtime_dir), ClientInfo(name="test", pid=1), load)
-    listener = socket.create_server(("127.0.0.1", 0))
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    parts = FrontendParts(settings, client, (url,), ApiKeys(keys))
-    runner = HttpRunner(build_app(parts), access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
-    await runner.setup()
-    await web.SockSite(runner, listener).start()
     try:
-        async with asyncio.TaskGroup() as group, ClientSession(connector=TCPConnector(limit=0)) as session:
-            task = group.create_task(client.run())
-            try:
-                if wait:
-                    await client.wait_ready(10)
-                yield Served(fake, parts, session, url)
-            finally:
-                await session.close()
-                await runner.cleanup()
-                task.cancel()
+        async with http_frontend(settings, keys=keys, wait=wait) as http:
+            yield Served(fake, http.parts, http.session, http.url)
     finally:
         if beside is None:
             fake.stop()

@@ -17,7 +17,9 @@ MAX_DEPTH: Final = 60
 _NAME: Final = re.compile(r"[\w.-]*")
 _KEY: Final = re.compile(r"[\w-]*")
 _WORDS: Final = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
-_NUMBER: Final = re.compile(r"[+-]?\.?\d[\w.+-]{0,300}")
+_NUMBER: Final = re.compile(
+    r"[+-]?(?:0[xX][\da-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)"
+)
 _JSON_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _STRING_BEGIN: Final = re.compile(r"([rRbBuUfF]{0,2})(['\"])")
 _CLOSERS: Final = {"[": "]", "(": ")", "{": "}"}
@@ -187,8 +189,8 @@ def _scalar_text(text: str) -> str:
     if _NUMBER.fullmatch(text):
         try:
             return json.dumps(ast.literal_eval(text), allow_nan=False)
-        except (ValueError, SyntaxError, TypeError):
-            pass  # a version, a date: text
+        except (ValueError, SyntaxError):
+            pass  # too long, or with zeros before it: text
     return _quoted(text)
 
 

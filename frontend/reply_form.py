@@ -159,5 +159,5 @@ def _hidden(call_format: ToolFormat | None, reasoning: ReasoningFormat | None, t
     if call_format is not None:
         markers += [*call_format.openers, *call_format.start_openers, *call_format.marks]
     if reasoning is not None:
-        markers += [*reasoning.begins, *reasoning.ends, *reasoning.dropped]
+        markers += reasoning.marks
     return text.tokenizer.special_tokens_in(markers)

@@ -6,7 +6,7 @@ format is written as if its text were all there, and where the pieces are cut ma
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from frontend.dialects.base import Tool
 from frontend.parsers.source import Source
@@ -63,6 +63,24 @@ class ToolFormat:
     has_short_ids: bool = False
 
 
+HeaderKind = Literal["text", "reasoning", "call"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageHeaders:
+    """What stands before each message of a reply that is made of messages, and says whose it is.
+
+    begins: marks that open a header, wherever they stand. start_begins: the same, but only where a reply, or what
+    follows a message, begins; they are part of the header. end: the mark behind it. kind_of: what a message is, by its
+    header; of a call, the tool format reads the header, too.
+    """
+
+    begins: tuple[str, ...]
+    start_begins: tuple[str, ...]
+    end: str
+    kind_of: Callable[[str], HeaderKind]
+
+
 def _at_the_end(begins: tuple[str, ...], prompt: str) -> bool:
     return prompt.rstrip().endswith(tuple(begin.rstrip() for begin in begins))
 
@@ -73,7 +91,7 @@ class ReasoningFormat:
 
     begins: markers that open reasoning, where a reply, or what follows a call or a dropped mark, begins. ends: those
     that close it. dropped: marks that never reach a client, wherever they stand outside of calls.
-    is_ended_by_calls: a tool call's opener ends reasoning, too.
+    is_ended_by_calls: a tool call's opener ends reasoning, too. headers: of a reply that is made of messages.
     """
 
     name: str
@@ -82,6 +100,14 @@ class ReasoningFormat:
     ends: tuple[str, ...]
     dropped: tuple[str, ...] = ()
     is_ended_by_calls: bool = False
+    headers: MessageHeaders | None = None
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """All text that is never told to a client."""
+        headers = self.headers
+        of_headers = () if headers is None else (*headers.begins, *headers.start_begins, headers.end)
+        return (*self.begins, *self.ends, *self.dropped, *of_headers)
 
     def is_open_after(self, prompt: str) -> bool:
         """Whether a rendered prompt has opened reasoning by its end, so that the reply goes on in it."""

@@ -67,10 +67,13 @@ class ReplyForm:
 
 
 PLAIN_TEXT: Final = ReplyForm()
+# A longer header is none: its end is forgotten, and it is text.
+MAX_HEADER_CHARACTERS: Final = 400
 
 
 class _State(Enum):
     START = auto()
+    HEADER = auto()
     TEXT = auto()
     REASONING = auto()
     SECTION = auto()
@@ -88,18 +91,23 @@ class ReplyStructure:
         self._dropped: tuple[str, ...] = reasoning.dropped if reasoning else ()
         ends: tuple[str, ...] = reasoning.ends if reasoning else ()
         ending_openers = form.openers if reasoning and reasoning.is_ended_by_calls else ()
+        self._headers = reasoning.headers if reasoning else None
+        header_begins = self._headers.begins if self._headers else ()
+        header_starts = (*header_begins, *self._headers.start_begins) if self._headers else ()
         # Of equal strings the first counts: a stop before the opener that it is.
-        self._text_scanner = MarkerScanner((*stops, *form.openers, *self._dropped))
-        self._reasoning_scanner = MarkerScanner((*ends, *ending_openers, *self._dropped))
-        self._start_markers = (*self._begins, *form.openers, *form.start_openers, *self._dropped)
+        self._text_scanner = MarkerScanner((*stops, *header_begins, *form.openers, *self._dropped))
+        self._reasoning_scanner = MarkerScanner((*ends, *header_begins, *ending_openers, *self._dropped))
+        self._start_markers = (*header_starts, *self._begins, *form.openers, *form.start_openers, *self._dropped)
         self._ends = ends
         self._section: CallSection | None = None
         self._state = _State.REASONING if form.is_in_reasoning else _State.START
-        # START: text that may still be white space before a marker, or a marker. REASONING: white space at its end.
+        # START: text that may still be white space before a marker, or a marker. HEADER: all of it so far. REASONING:
+        # white space at its end.
         self._held: str = ""
         self._is_space_kept = True
         self._has_calls = False
         self._is_reasoning_begun = False
+        self._is_header_marked = True
         self.is_over = False
         self._pieces: list[Piece] = []
 
@@ -112,7 +120,7 @@ class ReplyStructure:
     def held_characters(self) -> int:
         """How many of the last characters may yet become text, or a marker."""
         match self._state:
-            case _State.START:
+            case _State.START | _State.HEADER:
                 return len(self._held)
             case _State.TEXT:
                 return self._text_scanner.held_characters
@@ -147,6 +155,8 @@ class ReplyStructure:
             match self._state:
                 case _State.START:
                     rest = self._at_start(rest)
+                case _State.HEADER:
+                    rest = self._in_header(rest)
                 case _State.TEXT:
                     rest = self._in_text(rest)
                 case _State.REASONING:
@@ -159,6 +169,9 @@ class ReplyStructure:
             held, self._held = self._held, ""
             if held.strip() or (self._is_space_kept and not self._has_calls):
                 self._tell_text(held if self._is_space_kept else held.lstrip())
+        elif self._state is _State.HEADER:
+            if not self._is_header_marked:
+                self._tell_text(self._held)
         elif self._state is _State.TEXT:
             self._tell_text(self._text_scanner.finish())
         elif self._state is _State.REASONING:
@@ -184,13 +197,39 @@ class ReplyStructure:
 
     def _past_start_marker(self, marker: str, space: str, found: str) -> str:
         after = found[len(marker) :]
-        if marker in self._begins:
+        if self._headers and marker in self._headers.start_begins:
+            self._begin_header(is_marked=False)
+            return found
+        if self._headers and marker in self._headers.begins:
+            self._begin_header(is_marked=True)
+        elif marker in self._begins:
             self._begin_reasoning()
         elif marker in self._form.start_openers:
             self._begin_section(marker, space)
             return found
         elif marker in self._form.openers:
             self._begin_section(marker, space)
+        return after
+
+    def _in_header(self, text: str) -> str | None:
+        headers = self._headers
+        assert headers is not None
+        text = self._held + text
+        header, end, after = text.partition(headers.end)
+        if len(header) > MAX_HEADER_CHARACTERS + (0 if end else len(headers.end)):
+            self._held = ""
+            self._state = _State.TEXT
+            return text
+        if not end:
+            self._held = text
+            return None
+        self._begin_start(is_space_kept=True)
+        kind = headers.kind_of(header)
+        if kind == "reasoning":
+            self._begin_reasoning()
+        elif kind == "call" and self._form.call_format and self._form.tools:
+            self._begin_section("", "")
+            return text
         return after
 
     def _in_text(self, text: str) -> str | None:
@@ -213,16 +252,19 @@ class ReplyStructure:
         if scan.found is None:
             return None
         marker = self._reasoning_scanner.markers[scan.found.marker]
-        if marker in self._ends:
+        if self._headers and marker in self._headers.begins:
+            self._begin_header(is_marked=True)
+        elif marker in self._ends:
             self._begin_start(is_space_kept=False)
-            return scan.found.after
-        if marker in self._form.openers:
+        elif marker in self._form.openers:
             self._is_space_kept = False
             return self._past_marker(marker, scan.found)
         return scan.found.after
 
     def _past_marker(self, marker: str, found: MarkerFound) -> str:
-        if marker in self._form.openers:
+        if self._headers and marker in self._headers.begins:
+            self._begin_header(is_marked=True)
+        elif marker in self._form.openers:
             self._begin_section(marker, "")
         else:
             self._begin_start(is_space_kept=True)
@@ -266,6 +308,12 @@ class ReplyStructure:
         self._state = _State.START
         self._held = ""
         self._is_space_kept = is_space_kept
+
+    def _begin_header(self, *, is_marked: bool) -> None:
+        self._state = _State.HEADER
+        self._held = ""
+        # One that began with plain words may yet turn out to be text.
+        self._is_header_marked = is_marked
 
     def _begin_reasoning(self) -> None:
         self._state = _State.REASONING

@@ -9,10 +9,10 @@ from frontend.parsers.source import MalformedError, Source
 
 _CALL_END: Final = "<|call|>"
 _MESSAGE: Final = "<|message|>"
-# The recipient stands behind the channel, of either kind, or before it.
+# Without the reasoning format, which reads headers. The recipient stands behind the channel, or before it.
 _OPENERS: Final = ("<|channel|>commentary to=", "<|channel|>analysis to=", "<|start|>assistant to=")
 _START_OPENERS: Final = ("to=functions.",)
-_RECIPIENT: Final = re.compile(r"(?:to=)?(?:functions\.)?([\w.-]+)")
+_RECIPIENT: Final = re.compile(r"\s*(?:functions\.)?([\w.-]+)")
 
 
 def _claims(template: str) -> bool:
@@ -20,7 +20,8 @@ def _claims(template: str) -> bool:
 
 
 def _read(source: Source, tools: Tools) -> Reading[None]:
-    found = _RECIPIENT.match((yield from source.until(_MESSAGE)).text)
+    header = (yield from source.until(_MESSAGE)).text
+    found = _RECIPIENT.match(header.rpartition("to=")[2])
     if found is None:
         raise MalformedError
     name = found[1]

@@ -100,7 +100,7 @@ def form_of(template: str) -> ReplyForm:
 
 
 def calls_of(pieces: Told) -> list[Call] | None:
-    """The calls among what was told; None if one has no end, or its arguments are no JSON."""
+    """The calls that were told; None if one has no end, its arguments are no JSON, or anything else was told."""
     calls: list[Call] = []
     for at, (kind, text) in enumerate(pieces):
         if kind == "call":
@@ -111,6 +111,8 @@ def calls_of(pieces: Told) -> list[Call] | None:
                 calls.append(Call(text, json.loads(arguments[1])))
             except json.JSONDecodeError:
                 return None
+        elif kind in ("text", "reasoning"):
+            return None
     return calls
 
 

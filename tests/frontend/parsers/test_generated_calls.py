@@ -3,13 +3,25 @@
 import pytest
 
 from frontend.parsers.registry import TOOL_FORMATS
-from tests.frontend.parsers.generated_calls import GeneratedReply, generated_replies, read_calls, templates
+from tests.frontend.parsers.generated_calls import (
+    Call,
+    GeneratedReply,
+    calls_of,
+    form_of,
+    generated_replies,
+    read_calls,
+    templates,
+    written,
+)
+from tests.frontend.parsers.golden_cases import told
 
 TEMPLATES = templates()
 WITH_CALLS = sorted(set(TOOL_FORMATS) & set(TEMPLATES))
 REPLIES = 100
 # Of hard texts; a format whose strings have no escapes cannot tell some of them from its own marks.
 LEAST_SHARE = 0.95
+# Its calls have no mark but a bracket, which counts where a reply begins.
+WITHOUT_TEXT = ("pythonic",)
 
 
 def share_read(name: str, replies: list[GeneratedReply]) -> float:
@@ -27,3 +39,15 @@ def test_hard_texts_become_calls(name: str) -> None:
 def test_plain_texts_all_become_calls(name: str) -> None:
     """No call is lost where nothing needs care."""
     assert share_read(name, generated_replies(TEMPLATES[name], 2, REPLIES, is_plain=True)) == 1
+
+
+@pytest.mark.parametrize("name", WITH_CALLS)
+def test_reasoning_text_and_calls_come_apart(name: str) -> None:
+    """As the template joins them, where it does; nothing of its marks is left over."""
+    thought, answer = "I need it, <b>.", "" if name in WITHOUT_TEXT else "Let me see."
+    calls = [Call("now", {}), Call("write-file", {"path": "a/b"})]
+    text = written(TEMPLATES[name], calls, content=answer, reasoning_content=thought)
+    pieces = told(form_of(TEMPLATES[name]), list(text))
+    found = {kind: "".join(text for one, text in pieces if one == kind).strip() for kind in ("reasoning", "text")}
+    assert {"reasoning": thought if thought in text else "", "text": answer} == found
+    assert calls == calls_of([piece for piece in pieces if piece[0] not in found])

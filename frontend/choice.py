@@ -74,6 +74,7 @@ class LiveChoice:
         self._is_echo_only = texts.generation.is_echo_only
         self._calls = 0
         self._reasoning_tokens = 0
+        self._call_ids: set[str] = set()
         self._is_started = False
 
     @property
@@ -152,15 +153,21 @@ class LiveChoice:
                 return ChoiceText(self._choice, text, entries)
             case ReasoningPiece(text):
                 return ChoiceReasoning(self._choice, text, entries)
-            case CallBegun(name):
+            case CallBegun(name, id_):
                 self._calls += 1
-                return ToolCallStarted(self._choice, self._calls - 1, f"call_{secrets.token_hex(12)}", name)
+                return ToolCallStarted(self._choice, self._calls - 1, self._call_id(id_), name)
             case ArgumentsText(text):
                 return ToolCallArguments(self._choice, self._calls - 1, text, entries)
             case CallEnded():
                 return ToolCallFinished(self._choice, self._calls - 1)
             case StopFound():
                 raise AssertionError("a stop is told by the output, never among its pieces")
+
+    def _call_id(self, written: str | None) -> str:
+        """The model's own, which it reads again in the next turn's prompt, if it is a new one."""
+        id_ = f"call_{secrets.token_hex(12)}" if written is None or written in self._call_ids else written
+        self._call_ids.add(id_)
+        return id_
 
     def _ended(self, end: Finish) -> list[ReplyEvent]:
         if self.is_finished:

@@ -15,9 +15,13 @@ from frontend.tool_grammar import ToolCallFormat
 
 @dataclass(frozen=True, slots=True)
 class CallBegun:
-    """A call of this tool begins. From here on it is told: nothing of it becomes text any more."""
+    """A call of this tool begins. From here on it is told: nothing of it becomes text any more.
+
+    id: as the model wrote it, where its format has one.
+    """
 
     name: str
+    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,16 +52,16 @@ def streamed_arguments(source: Source) -> Reading[None]:
             raise MalformedError
 
 
-def streamed_call(source: Source, name: str) -> Reading[None]:
-    """One call whose name is known: its arguments come next. It is told once they begin."""
+def streamed_call(source: Source, name: str, call_id: str | None = None) -> Reading[None]:
+    """One call whose name, and perhaps id, is known: its arguments come next. It is told once they begin."""
     if (yield from source.skip_space()) not in ("{", '"', "n"):
         raise MalformedError
     if source.unread.startswith("{"):
-        yield CallBegun(name)
+        yield CallBegun(name, call_id)
         yield from _streamed_object(source)
     else:
         arguments = _object_of((yield from json_value(source)))
-        yield CallBegun(name)
+        yield CallBegun(name, call_id)
         yield ArgumentsText(arguments)
     yield CallEnded()
 

@@ -19,6 +19,7 @@ from frontend.dialects.base import (
 from frontend.echo import prompt_echoes
 from frontend.errors import RequestError
 from frontend.model_text import ModelText, load_model_text
+from frontend.parsers.base import CallBegun
 from frontend.stream import PROMPT_ENTRIES_PER_TAKE, RowMailbox
 from protocol.codec import pack_ids
 from protocol.errors import ErrorCode
@@ -235,3 +236,13 @@ def test_an_echo_alone_drops_what_was_generated(text: ModelText) -> None:
     assert [entry.token.id for entry in entries_in(events)] == prompt
     assert events[-1] == ChoiceFinished(0, "length")
     assert choice.usage == Usage(prompt_tokens=3, completion_tokens=0)
+
+
+def test_a_call_has_the_id_that_the_model_wrote_once(text: ModelText) -> None:
+    """A second call of the same id, and one without, get ids of ours."""
+    choice = make_choice(text)
+    begun = [CallBegun("now", "functions.now:0"), CallBegun("now", "functions.now:0"), CallBegun("now")]
+    ids = [getattr(choice._event(one, ()), "id", "") for one in begun]
+    assert ids[0] == "functions.now:0"
+    assert len(set(ids)) == 3
+    assert all(id_.startswith("call_") for id_ in ids[1:])

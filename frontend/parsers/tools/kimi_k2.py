@@ -13,7 +13,9 @@ _SECTION_END: Final = "<|tool_calls_section_end|>"
 _CALL: Final = "<|tool_call_begin|>"
 _CALL_END: Final = "<|tool_call_end|>"
 _ARGUMENTS: Final = "<|tool_call_argument_begin|>"
-_ID: Final = re.compile(r"\s*(?:functions\.)?(.+?)(?::\d+)?\s*")
+_NAME: Final = re.compile(r"(?:functions\.)?(.+?)(?::\d+)?")
+# The model reads the ids of earlier calls, and writes those of new ones in their likeness.
+_ID: Final = re.compile(r"functions\.[\w.-]{1,100}:\d{1,9}")
 
 
 def _claims(template: str) -> bool:
@@ -25,11 +27,12 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
 
 
 def _call(source: Source, tools: Tools) -> Reading[None]:
-    written = (yield from source.until(_ARGUMENTS)).text
-    found = _ID.fullmatch(written)
+    written = (yield from source.until(_ARGUMENTS)).text.strip()
+    found = _NAME.fullmatch(written)
     if found is None:
         raise MalformedError
-    yield from streamed_call(source, written.strip() if written.strip() in tools else found[1])
+    name = written if written in tools else found[1]
+    yield from streamed_call(source, name, written if _ID.fullmatch(written) else None)
     yield from next_mark(source, _CALL_END)
 
 

@@ -22,6 +22,11 @@ class KeyTags:
     value_end: str
     end: str
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """All tags."""
+        return (self.key, self.key_end, self.value, self.value_end, self.end)
+
 
 def keyed_format(name: str, begin: str, tags: KeyTags, claims: Callable[[str], bool]) -> ToolFormat:
     """The format of calls in these tags, each in a section of its own."""
@@ -29,7 +34,7 @@ def keyed_format(name: str, begin: str, tags: KeyTags, claims: Callable[[str], b
     def read(source: Source, tools: Tools) -> Reading[None]:
         return keyed_call(source, tools, tags)
 
-    return ToolFormat(name=name, claims=claims, read=read, openers=(begin,), marks=(tags.end,))
+    return ToolFormat(name=name, claims=claims, read=read, openers=(begin,), marks=tags.marks)
 
 
 def keyed_call(source: Source, tools: Tools, tags: KeyTags) -> Reading[None]:

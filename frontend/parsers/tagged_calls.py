@@ -36,6 +36,11 @@ class CallTags:
     has_cdata: bool = False
 
     @property
+    def marks(self) -> tuple[str, ...]:
+        """All tags, or what is certain of them."""
+        return (self.call, self.call_end, self.argument, self.argument_end)
+
+    @property
     def value_ends(self) -> tuple[str, ...]:
         """What ends an argument's value."""
         more = (f"\n{self.argument}", f"\n{self.call_end}") if self.is_lax else ()
@@ -55,7 +60,9 @@ def tagged_format(name: str, begin: str, end: str, tags: CallTags) -> ToolFormat
     def read(source: Source, tools: Tools) -> Reading[None]:
         return tagged_section(source, tools, tags, end)
 
-    return ToolFormat(name=name, claims=lambda template: begin in template, read=read, openers=(begin,), marks=(end,))
+    return ToolFormat(
+        name=name, claims=lambda template: begin in template, read=read, openers=(begin,), marks=(end, *tags.marks)
+    )
 
 
 def tagged_section(source: Source, tools: Tools, tags: CallTags, end: str) -> Reading[None]:

@@ -27,5 +27,5 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
 
 
 DEEPSEEK_V32: Final = ToolFormat(
-    name="deepseek_v32", claims=_claims, read=_read, openers=tuple(_ENDS), marks=tuple(_ENDS.values())
+    name="deepseek_v32", claims=_claims, read=_read, openers=tuple(_ENDS), marks=(*_ENDS.values(), *_TAGS.marks)
 )

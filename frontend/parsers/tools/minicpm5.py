@@ -24,6 +24,4 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
     yield from tagged_call(source, tools, _TAGS)
 
 
-MINICPM5: Final = ToolFormat(
-    name="minicpm5", claims=_claims, read=_read, openers=(_TAGS.call,), marks=(_TAGS.call_end,)
-)
+MINICPM5: Final = ToolFormat(name="minicpm5", claims=_claims, read=_read, openers=(_TAGS.call,), marks=_TAGS.marks)

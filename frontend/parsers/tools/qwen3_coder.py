@@ -33,5 +33,5 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
 
 
 QWEN3_CODER: Final = ToolFormat(
-    name="qwen3_coder", claims=_claims, read=_read, openers=(_BEGIN, _TAGS.call), marks=(_END, _TAGS.call_end)
+    name="qwen3_coder", claims=_claims, read=_read, openers=(_BEGIN, _TAGS.call), marks=(_END, *_TAGS.marks)
 )

@@ -21,7 +21,10 @@ class Parsers:
 
 @dataclass(frozen=True, slots=True)
 class ModelText:
-    """The text side of one model. are_tools_read: false where calls stay text, because the server was told so."""
+    """The text side of one model. are_tools_read: false where calls stay text, because the server was told so.
+
+    is_parser_named: the server was told in which format calls are.
+    """
 
     tokenizer: Tokenizer
     template: ChatTemplate
@@ -29,6 +32,7 @@ class ModelText:
     limits: TokenLimits | None
     formats: ModelFormats = NO_FORMATS
     are_tools_read: bool = True
+    is_parser_named: bool = False
 
 
 def load_model_text(
@@ -47,4 +51,5 @@ def load_model_text(
         tokenizer.limits(),
         formats_of(template.source, parsers.tools, parsers.reasoning),
         parsers.tools != NONE,
+        parsers.tools not in (None, NONE),
     )

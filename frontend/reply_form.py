@@ -129,10 +129,14 @@ def _short_id(id_: str) -> str:
 
 
 def _call_format(text: ModelText) -> ToolFormat | None:
-    """None: calls stay text, as the server was told."""
-    if text.formats.tools is not None:
+    """None: calls stay text, as the server was told.
+
+    Where the template has no tools the prompt tells Hermes' form, also to a model that has one of its own.
+    """
+    has_tools = "tools" in text.template.reads
+    if text.formats.tools is not None and (has_tools or text.is_parser_named):
         return text.formats.tools
-    if "tools" not in text.template.reads:
+    if not has_tools:
         if text.are_tools_read:
             return HERMES
         raise _unreadable("its chat template has no tools, and --tool-parser none lets them stay text")

@@ -88,6 +88,16 @@ def test_a_template_without_tools_tells_them_in_a_system_message(tmp_path: Path)
     assert form_of(chat(tools=USE), text).call_format is TOOL_FORMATS["hermes"]
 
 
+def test_tools_told_in_hermes_form_are_read_in_it(tmp_path: Path) -> None:
+    """DeepSeek's templates write calls of their own form, but tell the model of no tools; a named parser wins."""
+    template = CHAT_TEMPLATE + "{# <｜tool▁sep｜> #}"
+    text = model(tmp_path, template)
+    assert text.formats.tools is TOOL_FORMATS["deepseek_v31"]
+    assert form_of(chat(tools=USE), text).call_format is TOOL_FORMATS["hermes"]
+    named = model(tmp_path, template, Parsers(tools="deepseek_v31"))
+    assert form_of(chat(tools=USE), named).call_format is TOOL_FORMATS["deepseek_v31"]
+
+
 def test_a_template_without_the_role_system_has_them_in_the_first_user_message(tmp_path: Path) -> None:
     """Some refuse a system message."""
     strict = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + CHAT_TEMPLATE

@@ -14,18 +14,18 @@ from frontend.parsers.typed_arguments import TypedArguments
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyTags:
-    """end: of the call."""
+    """value: None where key_end is the value's beginning, too. end: of the call."""
 
     key: str
     key_end: str
-    value: str
+    value: str | None
     value_end: str
     end: str
 
     @property
     def marks(self) -> tuple[str, ...]:
         """All tags."""
-        return (self.key, self.key_end, self.value, self.value_end, self.end)
+        return (self.key, self.key_end, *([self.value] if self.value else []), self.value_end, self.end)
 
 
 def keyed_format(name: str, begin: str, tags: KeyTags, claims: Callable[[str], bool]) -> ToolFormat:
@@ -54,8 +54,9 @@ def keyed_call(source: Source, tools: Tools, tags: KeyTags) -> Reading[None]:
     found = head.marker
     while found == tags.key:
         key = (yield from source.until(tags.key_end)).text.strip()
-        yield from source.skip_space()
-        yield from source.expect(tags.value)
+        if tags.value is not None:
+            yield from source.skip_space()
+            yield from source.expect(tags.value)
         yield from arguments.value(source, key, tags.value_end)
         yield from source.skip_space()
         found = yield from source.expect(tags.key, tags.end)

@@ -42,6 +42,17 @@ def listed_calls(source: Source) -> Reading[None]:
             return
 
 
+def lines_of_calls(source: Source) -> Reading[None]:
+    """Calls on a line each, up to what begins no name; at least one."""
+    count = 0
+    while (yield from source.skip_space()) not in ("", "`", "<"):
+        yield from python_call(source)
+        count += 1
+        yield from source.accept(",", ";")
+    if count == 0:
+        raise MalformedError
+
+
 def python_call(source: Source) -> Reading[None]:
     """One call. It is told once its first argument has a name, or its parentheses are closed."""
     name = yield from _matching(source, _NAME)

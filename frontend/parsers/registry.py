@@ -40,9 +40,11 @@ from frontend.parsers.tools.minimax_m2 import MINIMAX_M2
 from frontend.parsers.tools.mistral import MISTRAL
 from frontend.parsers.tools.muse_spark import MUSE_SPARK
 from frontend.parsers.tools.nemotron import NEMOTRON
+from frontend.parsers.tools.olmo3 import OLMO3
 from frontend.parsers.tools.pythonic import PYTHONIC
 from frontend.parsers.tools.qwen3_coder import QWEN3_CODER
 from frontend.parsers.tools.seed_oss import SEED_OSS
+from frontend.parsers.tools.solar import SOLAR
 from protocol.errors import ErrorCode, ProtocolError
 
 NONE: Final = "none"
@@ -80,9 +82,11 @@ TOOL_FORMATS: Final[Mapping[str, ToolFormat]] = _by_name(
         MISTRAL,
         MUSE_SPARK,
         NEMOTRON,
+        OLMO3,
         PYTHONIC,
         QWEN3_CODER,
         SEED_OSS,
+        SOLAR,
     )
 )
 REASONING_FORMATS: Final[Mapping[str, ReasoningFormat]] = _by_name(

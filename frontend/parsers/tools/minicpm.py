@@ -3,8 +3,9 @@
 from typing import Final
 
 from frontend.parsers.base import Reading, ToolFormat, Tools
-from frontend.parsers.python_calls import python_call
-from frontend.parsers.source import MalformedError, Source
+from frontend.parsers.call_runs import next_mark
+from frontend.parsers.python_calls import lines_of_calls
+from frontend.parsers.source import Source
 
 _BEGIN: Final = "<|tool_call_start|>"
 _END: Final = "<|tool_call_end|>"
@@ -16,19 +17,11 @@ def _claims(template: str) -> bool:
 
 
 def _read(source: Source, tools: Tools) -> Reading[None]:
-    yield from source.skip_space()
-    if (yield from source.accept(_CODE)) is not None:
+    if (yield from next_mark(source, _CODE)) is not None:
         yield from source.accept("python")
-    count = 0
-    while (yield from source.skip_space()) not in ("", "`", "<"):
-        yield from python_call(source)
-        count += 1
-        yield from source.accept(",", ";")
-    if count == 0:
-        raise MalformedError
-    yield from source.accept(_CODE)
-    yield from source.skip_space()
-    yield from source.accept(_END)
+    yield from lines_of_calls(source)
+    yield from next_mark(source, _CODE)
+    yield from next_mark(source, _END)
 
 
 MINICPM: Final = ToolFormat(name="minicpm", claims=_claims, read=_read, openers=(_BEGIN,), marks=(_END,))

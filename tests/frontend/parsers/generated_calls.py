@@ -118,7 +118,7 @@ def calls_of(pieces: Told) -> list[Call] | None:
 
 def read_calls(template: str, text: str) -> list[Call] | None:
     """The calls that the template's formats read in a text that comes in small pieces."""
-    return calls_of(told(form_of(template), [text[at : at + 3] for at in range(0, len(text), 3)]))
+    return calls_of(told(form_of(template), [text[at : at + 7] for at in range(0, len(text), 7)]))
 
 
 def _call(chance: Random, texts: tuple[str, ...]) -> Call:

@@ -17,7 +17,7 @@ from tests.frontend.parsers.golden_cases import told
 
 TEMPLATES = templates()
 WITH_CALLS = sorted(set(TOOL_FORMATS) & set(TEMPLATES))
-REPLIES = 100
+REPLIES = 60
 # Of hard texts; a format whose strings have no escapes cannot tell some of them from its own marks.
 LEAST_SHARE = 0.95
 # Its calls have no mark but a bracket, which counts where a reply begins.

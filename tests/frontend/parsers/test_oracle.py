@@ -88,7 +88,7 @@ def comparable(name: str, reply: GeneratedReply) -> bool:
 def test_calls_are_read_as_the_oracle_reads_them(name: str) -> None:
     """Names, order, and every argument's value."""
     pytest.importorskip("mlx_lm")
-    replies = [reply for reply in generated_replies(TEMPLATES[name], 3, 100, is_plain=True) if comparable(name, reply)]
+    replies = [reply for reply in generated_replies(TEMPLATES[name], 3, 60, is_plain=True) if comparable(name, reply)]
     assert len(replies) >= 10
     assert [oracle_calls(ORACLES[name], reply.text) for reply in replies] == [
         read_calls(TEMPLATES[name], reply.text) for reply in replies

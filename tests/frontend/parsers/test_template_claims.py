@@ -10,7 +10,7 @@ TEMPLATES = templates()
 # Where it is not the format of the template's own name.
 REASONING = {
     **dict.fromkeys(("deepseek_v3", "deepseek_v31", "deepseek_v32", "glm45", "glm47", "kimi_k2", "lfm2"), "think"),
-    **dict.fromkeys(("minicpm5", "minimax_m2", "qwen3_coder", "hermes", "nemotron"), "think"),
+    **dict.fromkeys(("minicpm5", "minimax_m2", "qwen3_coder", "hermes", "nemotron", "olmo3"), "think"),
     "seed_oss": "seed",
     "pythonic": None,
     "llama3_json": None,

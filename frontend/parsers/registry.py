@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from frontend.parsers.base import ReasoningFormat, ToolFormat
+from frontend.parsers.reasoning.apertus import APERTUS as APERTUS_REASONING
+from frontend.parsers.reasoning.cohere_command import COHERE_COMMAND as COHERE_COMMAND_REASONING
 from frontend.parsers.reasoning.gemma4 import GEMMA4 as GEMMA4_REASONING
 from frontend.parsers.reasoning.granite import GRANITE as GRANITE_REASONING
 from frontend.parsers.reasoning.harmony import HARMONY as HARMONY_REASONING
@@ -19,6 +21,8 @@ from frontend.parsers.reasoning.muse_spark import MUSE_SPARK as MUSE_SPARK_REASO
 from frontend.parsers.reasoning.seed import SEED as SEED_REASONING
 from frontend.parsers.reasoning.solar import SOLAR as SOLAR_REASONING
 from frontend.parsers.reasoning.think import THINK
+from frontend.parsers.tools.apertus import APERTUS
+from frontend.parsers.tools.cohere_command import COHERE_COMMAND
 from frontend.parsers.tools.deepseek_v3 import DEEPSEEK_V3
 from frontend.parsers.tools.deepseek_v31 import DEEPSEEK_V31
 from frontend.parsers.tools.deepseek_v32 import DEEPSEEK_V32
@@ -29,6 +33,7 @@ from frontend.parsers.tools.glm47 import GLM47
 from frontend.parsers.tools.granite import GRANITE
 from frontend.parsers.tools.harmony import HARMONY
 from frontend.parsers.tools.hermes import HERMES
+from frontend.parsers.tools.hunyuan_a13b import HUNYUAN_A13B
 from frontend.parsers.tools.kimi_k2 import KIMI_K2
 from frontend.parsers.tools.kimi_k3 import KIMI_K3
 from frontend.parsers.tools.lfm2 import LFM2
@@ -41,6 +46,7 @@ from frontend.parsers.tools.mistral import MISTRAL
 from frontend.parsers.tools.muse_spark import MUSE_SPARK
 from frontend.parsers.tools.nemotron import NEMOTRON
 from frontend.parsers.tools.olmo3 import OLMO3
+from frontend.parsers.tools.phi4_mini import PHI4_MINI
 from frontend.parsers.tools.pythonic import PYTHONIC
 from frontend.parsers.tools.qwen3_coder import QWEN3_CODER
 from frontend.parsers.tools.seed_oss import SEED_OSS
@@ -62,6 +68,8 @@ def _by_name(formats: Sequence[_Format]) -> dict[str, _Format]:
 TOOL_FORMATS: Final[Mapping[str, ToolFormat]] = _by_name(
     (
         HERMES,
+        APERTUS,
+        COHERE_COMMAND,
         DEEPSEEK_V3,
         DEEPSEEK_V31,
         DEEPSEEK_V32,
@@ -71,6 +79,7 @@ TOOL_FORMATS: Final[Mapping[str, ToolFormat]] = _by_name(
         GLM47,
         GRANITE,
         HARMONY,
+        HUNYUAN_A13B,
         KIMI_K2,
         KIMI_K3,
         LFM2,
@@ -83,6 +92,7 @@ TOOL_FORMATS: Final[Mapping[str, ToolFormat]] = _by_name(
         MUSE_SPARK,
         NEMOTRON,
         OLMO3,
+        PHI4_MINI,
         PYTHONIC,
         QWEN3_CODER,
         SEED_OSS,
@@ -92,6 +102,8 @@ TOOL_FORMATS: Final[Mapping[str, ToolFormat]] = _by_name(
 REASONING_FORMATS: Final[Mapping[str, ReasoningFormat]] = _by_name(
     (
         THINK,
+        APERTUS_REASONING,
+        COHERE_COMMAND_REASONING,
         GEMMA4_REASONING,
         GRANITE_REASONING,
         HARMONY_REASONING,

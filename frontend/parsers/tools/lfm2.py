@@ -3,7 +3,8 @@
 from typing import Final
 
 from frontend.parsers.base import Reading, ToolFormat, Tools
-from frontend.parsers.json_calls import call_object
+from frontend.parsers.call_runs import next_mark
+from frontend.parsers.json_lists import call_objects
 from frontend.parsers.python_calls import listed_calls, python_call
 from frontend.parsers.source import Source
 
@@ -19,22 +20,12 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
     yield from source.skip_space()
     is_list = (yield from source.accept("[")) is not None
     if (yield from source.skip_space()) == "{":
-        yield from _objects(source, is_list)
+        yield from call_objects(source)
     elif is_list:
         yield from listed_calls(source)
     else:
         yield from python_call(source)
-    yield from source.skip_space()
-    yield from source.accept(_END)
-
-
-def _objects(source: Source, is_list: bool) -> Reading[None]:
-    yield from call_object(source)
-    while is_list and (yield from source.skip_space()) == ",":
-        source.skip(1)
-        yield from call_object(source)
-    if is_list:
-        yield from source.accept("]")
+    yield from next_mark(source, _END)
 
 
 LFM2: Final = ToolFormat(name="lfm2", claims=_claims, read=_read, openers=(_BEGIN,), marks=(_END,))

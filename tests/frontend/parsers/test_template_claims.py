@@ -12,6 +12,8 @@ REASONING = {
     **dict.fromkeys(("deepseek_v3", "deepseek_v31", "deepseek_v32", "glm45", "glm47", "kimi_k2", "lfm2"), "think"),
     **dict.fromkeys(("minicpm5", "minimax_m2", "qwen3_coder", "hermes", "nemotron", "olmo3"), "think"),
     "seed_oss": "seed",
+    "hunyuan_a13b": "think",
+    "phi4_mini": None,
     "pythonic": None,
     "llama3_json": None,
     "function_gemma": None,

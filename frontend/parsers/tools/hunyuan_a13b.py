@@ -1,0 +1,23 @@
+"""Hunyuan's, Jamba's and MiniMax M1's calls: JSON objects between two tags."""
+
+from typing import Final
+
+from frontend.parsers.base import Reading, ToolFormat, Tools
+from frontend.parsers.call_runs import next_mark
+from frontend.parsers.json_lists import call_objects
+from frontend.parsers.source import Source
+
+_BEGIN: Final = "<tool_calls>"
+_END: Final = "</tool_calls>"
+
+
+def _claims(template: str) -> bool:
+    return _BEGIN in template
+
+
+def _read(source: Source, tools: Tools) -> Reading[None]:
+    yield from call_objects(source)
+    yield from next_mark(source, _END)
+
+
+HUNYUAN_A13B: Final = ToolFormat(name="hunyuan_a13b", claims=_claims, read=_read, openers=(_BEGIN,), marks=(_END,))

@@ -145,7 +145,7 @@ async def _live_reply(
         prompts = prompt_ids(generation.prompts, text, facts, generation.tools)
         form = reply_form(generation, prompts[0], text)
         echoes = prompt_echoes(generation, prompts, text)
-        return sampling, _Prompts(constrained(generation, form), prompts, echoes, form)
+        return sampling, _Prompts(constrained(generation, form, text), prompts, echoes, form)
 
     sampling, prompts = prepared() if body_bytes <= _INLINE_BODY_BYTES else await asyncio.to_thread(prepared)
     deadline_ms = None

@@ -15,7 +15,7 @@ from frontend.parsers.base import ReasoningFormat, ToolFormat
 from frontend.parsers.tools.hermes import HERMES
 from frontend.text.structure import ReplyForm
 from frontend.text.tool_preamble import with_system_in_user, with_tools_as_text
-from frontend.tool_grammar import tool_grammar
+from frontend.tool_grammar import CallSetting, Thought, tool_grammar
 from protocol.errors import ErrorCode
 
 # A prompt opens reasoning in its last tokens, if it does.
@@ -60,7 +60,7 @@ def reply_form(generation: Generation, prompt_ids: list[int], text: ModelText) -
     )
 
 
-def constrained(generation: Generation, form: ReplyForm) -> Generation:
+def constrained(generation: Generation, form: ReplyForm, text: ModelText) -> Generation:
     """The request with the grammar that its tool choice, or a strict tool, asks for. Raises RequestError."""
     tools, call_format = generation.tools, form.call_format
     if tools is None or call_format is None:
@@ -76,7 +76,13 @@ def constrained(generation: Generation, form: ReplyForm) -> Generation:
             "use tool_choice auto and tools that are not strict",
             field,
         )
-    grammar = tool_grammar(tools.tools, tools.choice, call_format.grammar, is_parallel=form.is_parallel)
+    setting = CallSetting(
+        call_format=call_format.grammar,
+        thought=_thought(form),
+        tokens=text.tokenizer.unspelled_ids(_markers(call_format, form.reasoning)),
+        is_parallel=form.is_parallel,
+    )
+    grammar = tool_grammar(tools.tools, tools.choice, setting)
     if grammar is None:
         return generation
     if generation.constraint is not None:
@@ -157,11 +163,23 @@ def _is_open(reasoning: ReasoningFormat, prompt: ChatPrompt, prompt_ids: list[in
     return reasoning.is_open_after(text.tokenizer.decode(prompt_ids[-_TAIL_TOKENS:], False))
 
 
+def _thought(form: ReplyForm) -> Thought | None:
+    """What a forced call must let the model do first."""
+    reasoning = form.reasoning
+    if reasoning is None:
+        return None
+    return Thought(reasoning.begins[0], reasoning.ends[0] + reasoning.behind_end, form.is_in_reasoning)
+
+
 def _hidden(call_format: ToolFormat | None, reasoning: ReasoningFormat | None, text: ModelText) -> tuple[str, ...]:
     """Markers that are special tokens: the text machine must see them, the client must not."""
+    return text.tokenizer.special_tokens_in(_markers(call_format, reasoning))
+
+
+def _markers(call_format: ToolFormat | None, reasoning: ReasoningFormat | None) -> list[str]:
     markers: list[str] = []
     if call_format is not None:
         markers += [*call_format.openers, *call_format.start_openers, *call_format.marks]
     if reasoning is not None:
         markers += reasoning.marks
-    return text.tokenizer.special_tokens_in(markers)
+    return markers

@@ -1,17 +1,18 @@
 """The grammar of tool calls: what a model must write for tool_choice, and may write for strict tools.
 
 Pure functions over a description of a model's call format; which format a model has, and how its calls are read
-back, is the parsers'.
+back, is the parsers'. How arguments between tags are bound is tagged_grammar's.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from frontend.dialects.base import NamedTool, Tool, ToolChoice
 from frontend.errors import RequestError
+from frontend.lark import TEXT, Lark
+from frontend.tagged_grammar import ArgumentTags, tagged_arguments
 from protocol.errors import ErrorCode
 from protocol.messages import Grammar
 
@@ -20,26 +21,57 @@ _ANY_ARGUMENTS: Final = {"type": "object"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallFormat:
-    """Calls as JSON objects between two markers, both plain text. separator: between two calls."""
+    """How calls are written. begin, end: around each. separator: between two. section_begin, section_end: around all.
+
+    A call is a JSON object with these keys. With a name_neck it is a name, as it is, then the neck, then the arguments
+    as JSON or in tags; is_numbered: behind the name stand a colon and a number. is_single: a reply ends with its call.
+    has_free_text: text may stand around calls as it is, without marks of its own.
+    """
 
     begin: str
     end: str
     separator: str = "\n"
     name_key: str = "name"
     arguments_key: str = "arguments"
+    section_begin: str = ""
+    section_end: str = ""
+    name_neck: str | None = None
+    is_numbered: bool = False
+    tags: ArgumentTags | None = None
+    is_single: bool = False
+    has_free_text: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """Reasoning that may come before a call, and its marks. is_open: the prompt has opened it, so it must end."""
+
+    begin: str
+    end: str
+    is_open: bool = False
 
 
 # Of Hermes, and of Qwen's and SmolLM's templates.
 HERMES: Final = ToolCallFormat(begin="<tool_call>\n", end="\n</tool_call>")
 
 
-def tool_grammar(
-    tools: Sequence[Tool], choice: ToolChoice, call_format: ToolCallFormat, *, is_parallel: bool = True
-) -> Grammar | None:
-    """The reply's grammar; None where the model is free. is_parallel: several calls may follow each other.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSetting:
+    """What a grammar depends on beside the tools. tokens: ids of the marks that are tokens of their own, which text
+    cannot spell. is_parallel: several calls may follow each other.
+    """
+
+    call_format: ToolCallFormat
+    thought: Thought | None = None
+    tokens: Mapping[str, int] | None = None
+    is_parallel: bool = True
+
+
+def tool_grammar(tools: Sequence[Tool], choice: ToolChoice, setting: CallSetting) -> Grammar | None:
+    """The reply's grammar; None where the model is free.
 
     `auto` constrains only if a tool is strict: text is free until a call begins, and the call must fit.
-    Raises RequestError, with tool_choice as param, for a choice that the tools cannot serve.
+    Raises RequestError for a choice that the tools, or the format, cannot serve.
     """
     match choice:
         case "none":
@@ -47,58 +79,74 @@ def tool_grammar(
         case "auto":
             if not any(tool.is_strict for tool in tools):
                 return None
-            return _lark(_start_free(tools, call_format, is_parallel), tools, call_format, "auto")
+            if not setting.call_format.has_free_text:
+                raise RequestError(
+                    ErrorCode.UNSUPPORTED,
+                    "`tools`: this model's strict tools cannot be held with tool_choice auto: use tool_choice required",
+                    "tools",
+                )
+            return _grammar(tools, setting, is_forced=False)
         case "required":
             if not tools:
                 raise _refused("`tool_choice` is required, and there are no tools")
-            more = f" ({_quoted(call_format.separator)} call)*" if is_parallel else ""
-            return _lark([f"start: call{more}", _calls(tools, call_format.begin)], tools, call_format, "required")
+            return _grammar(tools, setting, is_forced=True)
         case NamedTool(name=name):
             named = [tool for tool in tools if tool.name == name]
             if not named:
                 raise _refused(f"`tool_choice` names {name}, and no tool has that name")
-            return _lark(["start: call", _calls(named, call_format.begin)], named, call_format, "required")
+            return _grammar(named, setting, is_forced=True, is_once=True)
 
 
-def _start_free(tools: Sequence[Tool], call_format: ToolCallFormat, is_parallel: bool) -> list[str]:
-    """Text up to a call's begin is one lazy lexeme: as soon as the begin is complete, the call's rules hold."""
-    trigger = call_format.begin.rstrip()
-    rest = call_format.begin[len(trigger) :]
-    begin = re.escape(trigger).replace("/", "\\/")
-    return [
-        f"start: (before call){'*' if is_parallel else '?'} TEXT",
-        f"before[lazy]: /(?s:.)*{begin}/",
-        "TEXT: /(?s:.)*/",
-        _calls(tools, rest),
-    ]
-
-
-def _calls(tools: Sequence[Tool], begin: str) -> str:
-    calls = " | ".join(f"call_{index}" for index in range(len(tools)))
-    return f"call: {_quoted(begin)} ({calls})" if begin else f"call: {calls}"
-
-
-def _lark(head: list[str], tools: Sequence[Tool], call_format: ToolCallFormat, mode: str) -> Grammar:
-    lines = ["%llguidance {}", *head]
+def _grammar(tools: Sequence[Tool], setting: CallSetting, *, is_forced: bool, is_once: bool = False) -> Grammar:
+    call_format = setting.call_format
+    lark = Lark(setting.tokens or {})
+    mark, end = call_format.section_begin + call_format.begin, lark.literal(call_format.section_end)
+    more = f"({lark.literal(call_format.separator)} {lark.literal(call_format.begin)} call)*"
+    if is_once or call_format.is_single or not setting.is_parallel:
+        more = ""
+    thought = _thought(lark, setting.thought)
+    if is_forced:
+        lark.rule("start", f"{thought} {lark.literal(mark)} call {more} {end}")
+    else:
+        before = lark.text_up_to(mark)
+        # Without a section each call has a mark of its own, and text may stand before it.
+        calls = f"call {more}" if call_format.section_begin else "call"
+        again = "*" if setting.is_parallel else "?"
+        lark.rule("start", f"{thought} ({before.expression} {lark.literal(before.rest)} {calls} {end}){again} {TEXT}")
+    lark.rule("call", " | ".join(f"call_{index}" for index in range(len(tools))))
     for index, tool in enumerate(tools):
-        name, arguments = json.dumps(call_format.name_key), json.dumps(call_format.arguments_key)
-        opening = f"{{{name}: {json.dumps(tool.name, ensure_ascii=False)}, {arguments}: "
-        closing = "}" + call_format.end
-        lines.append(f"call_{index}: {_quoted(opening)} arguments_{index} {_quoted(closing)}")
-        is_bound = tool.is_strict or mode == "required"
-        lines.append(f"arguments_{index}: %json {json.dumps(_schema(tool, is_bound), ensure_ascii=False)}")
-    return Grammar(kind="lark", text="\n".join(lines) + "\n")
+        _add_call(lark, index, tool, call_format, is_bound=tool.is_strict or is_forced)
+    return Grammar(kind="lark", text=lark.text())
+
+
+def _thought(lark: Lark, thought: Thought | None) -> str:
+    """Reasoning up to its end, and the white space behind it; the begin only where the prompt has not written it."""
+    if thought is None:
+        return ""
+    lark.rule("thought", f"{lark.text_through(thought.end)} SPACE")
+    return "thought" if thought.is_open else f"({lark.literal(thought.begin)} thought)?"
+
+
+def _add_call(lark: Lark, index: int, tool: Tool, call_format: ToolCallFormat, *, is_bound: bool) -> None:
+    arguments = f"arguments_{index}"
+    end = lark.literal(call_format.end)
+    if call_format.name_neck is None:
+        name, key = json.dumps(call_format.name_key), json.dumps(call_format.arguments_key)
+        opening = f"{{{name}: {json.dumps(tool.name, ensure_ascii=False)}, {key}: "
+        lark.rule(f"call_{index}", f"{lark.literal(opening)} {arguments} {lark.literal('}')} {end}")
+    else:
+        number = "NUMBER" if call_format.is_numbered else ""
+        neck = lark.literal(call_format.name_neck)
+        lark.rule(f"call_{index}", f"{lark.literal(tool.name)} {number} {neck} {arguments} {end}")
+    if call_format.tags is None:
+        lark.json(arguments, _schema(tool, is_bound))
+    else:
+        tagged_arguments(lark, arguments, tool, call_format.tags)
 
 
 def _schema(tool: Tool, is_bound: bool) -> Mapping[str, object]:
-    """With the separators that models are trained on: the client sees arguments that were read and written anew."""
     schema = tool.parameters if tool.parameters and is_bound else _ANY_ARGUMENTS
-    spaced = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": ", "lenient": False}
-    return {**_ANY_ARGUMENTS, **schema, "x-guidance": spaced}
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    return {**_ANY_ARGUMENTS, **schema}
 
 
 def _refused(message: str) -> RequestError:

@@ -96,6 +96,7 @@ class ReasoningFormat:
     begins: markers that open reasoning, where a reply, or what follows a call or a dropped mark, begins. ends: those
     that close it. dropped: marks that never reach a client, wherever they stand outside of calls.
     is_ended_by_calls: a tool call's opener ends reasoning, too. headers: of a reply that is made of messages.
+    behind_end: what always stands behind the end.
     """
 
     name: str
@@ -105,6 +106,7 @@ class ReasoningFormat:
     dropped: tuple[str, ...] = ()
     is_ended_by_calls: bool = False
     headers: MessageHeaders | None = None
+    behind_end: str = ""
 
     @property
     def marks(self) -> tuple[str, ...]:

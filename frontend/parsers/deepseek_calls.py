@@ -9,6 +9,7 @@ from frontend.parsers.base import Reading, Tools
 from frontend.parsers.call_runs import next_mark, run_of_calls
 from frontend.parsers.json_calls import streamed_call
 from frontend.parsers.source import Source
+from frontend.tool_grammar import ToolCallFormat
 
 SECTION: Final = "<｜tool▁calls▁begin｜>"
 SECTION_END: Final = "<｜tool▁calls▁end｜>"
@@ -17,6 +18,16 @@ CALL_END: Final = "<｜tool▁call▁end｜>"
 SEPARATOR: Final = "<｜tool▁sep｜>"
 CODE: Final = "```json"
 OPENERS: Final = (SECTION, CALL)
+V3_GRAMMAR: Final = ToolCallFormat(
+    section_begin=SECTION,
+    begin=f"{CALL}function{SEPARATOR}",
+    name_neck=f"\n{CODE}\n",
+    end=f"\n```{CALL_END}",
+    section_end=SECTION_END,
+)
+V31_GRAMMAR: Final = ToolCallFormat(
+    section_begin=SECTION, begin=CALL, name_neck=SEPARATOR, end=CALL_END, separator="", section_end=SECTION_END
+)
 MARKS: Final = (SECTION_END, CALL_END, SEPARATOR)
 
 

@@ -10,6 +10,8 @@ from frontend.parsers.base import CallBegun, CallEnded, Reading, ToolFormat, Too
 from frontend.parsers.json_calls import call_object
 from frontend.parsers.source import MalformedError, Source
 from frontend.parsers.typed_arguments import TypedArguments
+from frontend.tagged_grammar import ArgumentTags
+from frontend.tool_grammar import ToolCallFormat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +30,17 @@ class KeyTags:
         return (self.key, self.key_end, *([self.value] if self.value else []), self.value_end, self.end)
 
 
-def keyed_format(name: str, begin: str, tags: KeyTags, claims: Callable[[str], bool]) -> ToolFormat:
-    """The format of calls in these tags, each in a section of its own."""
+def keyed_format(name: str, begin: str, tags: KeyTags, claims: Callable[[str], bool], line: str = "\n") -> ToolFormat:
+    """The format of calls in these tags, each in a section of its own. line: what the model writes between tags."""
 
     def read(source: Source, tools: Tools) -> Reading[None]:
         return keyed_call(source, tools, tags)
 
-    return ToolFormat(name=name, claims=claims, read=read, openers=(begin,), marks=tags.marks)
+    neck = tags.key_end if tags.value is None else tags.key_end + line + tags.value
+    grammar = ToolCallFormat(
+        begin=begin, name_neck=line, tags=ArgumentTags(tags.key, neck, tags.value_end + line), end=tags.end
+    )
+    return ToolFormat(name=name, claims=claims, read=read, openers=(begin,), marks=tags.marks, grammar=grammar)
 
 
 def keyed_call(source: Source, tools: Tools, tags: KeyTags) -> Reading[None]:

@@ -13,6 +13,7 @@ from frontend.parsers.call_runs import run_of_calls
 from frontend.parsers.schema_types import TEXT
 from frontend.parsers.source import MalformedError, Source
 from frontend.parsers.typed_arguments import Trim, TypedArguments
+from frontend.tool_grammar import ToolCallFormat
 
 _CDATA: Final = "<![CDATA["
 _CDATA_END: Final = "]]>"
@@ -54,14 +55,19 @@ class TagHead(NamedTuple):
     attributes: Mapping[str, str]
 
 
-def tagged_format(name: str, begin: str, end: str, tags: CallTags) -> ToolFormat:
+def tagged_format(name: str, begin: str, end: str, tags: CallTags, grammar: ToolCallFormat | None = None) -> ToolFormat:
     """The format of calls in these tags, in sections that only its templates have."""
 
     def read(source: Source, tools: Tools) -> Reading[None]:
         return tagged_section(source, tools, tags, end)
 
     return ToolFormat(
-        name=name, claims=lambda template: begin in template, read=read, openers=(begin,), marks=(end, *tags.marks)
+        name=name,
+        claims=lambda template: begin in template,
+        read=read,
+        openers=(begin,),
+        marks=(end, *tags.marks),
+        grammar=grammar,
     )
 
 

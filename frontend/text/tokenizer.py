@@ -44,6 +44,7 @@ class Tokenizer:
         self.chat_template: Final = chat_template
         added = backend.get_added_tokens_decoder()
         self._special_texts = {id_: token.content for id_, token in added.items() if token.special}
+        self._added_ids = {token.content: id_ for id_, token in added.items()}
         self.special_ids = frozenset(self._special_texts)
 
     @property
@@ -85,6 +86,16 @@ class Tokenizer:
         sought = tuple(markers)
         found = {text for text in self._special_texts.values() if any(text in marker for marker in sought)}
         return tuple(sorted(found, key=len, reverse=True))
+
+    def unspelled_ids(self, markers: Iterable[str]) -> dict[str, int]:
+        """The tokens in the markers that no text of a grammar spells, by text: llguidance takes tags for special."""
+        sought = tuple(markers)
+        return {
+            text: id_
+            for text, id_ in self._added_ids.items()
+            if (id_ in self._special_texts or (text.startswith("<") and text.endswith(">")))
+            and any(text in marker for marker in sought)
+        }
 
     def special_ids_but(self, shown: tuple[str, ...]) -> frozenset[int]:
         """The special tokens without these texts."""

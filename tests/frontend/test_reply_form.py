@@ -199,17 +199,17 @@ def test_a_choice_is_a_grammar(tmp_path: Path, tools: ToolUse, field: str) -> No
     """Named after the field that asked for it; with another constraint it is refused."""
     text = model(tmp_path, WITH_TOOLS)
     generation = chat(tools=tools)
-    constraint = constrained(generation, form_of(generation, text)).constraint
+    constraint = constrained(generation, form_of(generation, text), text).constraint
     assert constraint is not None
     assert (constraint.field, constraint.grammar.kind) == (field, "lark")
     other = Constraint("guided_regex", Grammar(kind="regex", text="a"))
     both = chat(tools=tools, constraint=other)
     with pytest.raises(RequestError, match="both constrain"):
-        constrained(both, form_of(both, text))
+        constrained(both, form_of(both, text), text)
 
 
 def test_a_free_choice_is_no_grammar(tmp_path: Path) -> None:
     """Nor a request without tools."""
     text = model(tmp_path, WITH_TOOLS)
     for generation in (chat(), chat(tools=USE), chat(tools=ToolUse(tools=(WEATHER,), choice="none"))):
-        assert constrained(generation, form_of(generation, text)) == generation
+        assert constrained(generation, form_of(generation, text), text) == generation

@@ -7,7 +7,7 @@ import pytest
 
 from frontend.dialects.base import NamedTool, Tool, ToolChoice
 from frontend.errors import RequestError
-from frontend.tool_grammar import HERMES, ToolCallFormat, tool_grammar
+from frontend.tool_grammar import HERMES, CallSetting, Thought, ToolCallFormat, tool_grammar
 from protocol.errors import ErrorCode
 from tests.fakes.grammars import takes
 
@@ -29,7 +29,7 @@ def call(name: str, arguments: Any) -> str:
 
 def fits(tools: tuple[Tool, ...], choice: ToolChoice, text: str, **options: Any) -> bool:
     """Whether a reply is one that the grammar allows, to its end."""
-    grammar = tool_grammar(tools, choice, options.pop("call_format", HERMES), **options)
+    grammar = tool_grammar(tools, choice, CallSetting(**{"call_format": HERMES, **options}))
     assert grammar is not None
     return takes(grammar.kind, grammar.text, text)
 
@@ -98,8 +98,8 @@ def test_strict_tools_leave_text_free_and_bind_calls(text: str, is_fit: bool) ->
 
 def test_auto_without_strict_tools_and_none_are_free() -> None:
     """No grammar at all."""
-    assert tool_grammar(TOOLS, "auto", HERMES) is None
-    assert tool_grammar(STRICT, "none", HERMES) is None
+    assert tool_grammar(TOOLS, "auto", CallSetting(call_format=HERMES)) is None
+    assert tool_grammar(STRICT, "none", CallSetting(call_format=HERMES)) is None
 
 
 def test_another_format() -> None:
@@ -114,5 +114,50 @@ def test_another_format() -> None:
 def test_a_choice_that_no_tool_serves_is_refused(tools: tuple[Tool, ...], choice: ToolChoice) -> None:
     """By name."""
     with pytest.raises(RequestError) as caught:
-        tool_grammar(tools, choice, HERMES)
+        tool_grammar(tools, choice, CallSetting(call_format=HERMES))
     assert (caught.value.code, caught.value.param) == (ErrorCode.INVALID_REQUEST, "tool_choice")
+
+
+THINK = Thought("<think>", "</think>")
+
+
+@pytest.mark.parametrize(
+    ("thought", "text", "is_fit"),
+    [
+        (THINK, GOOD, True),
+        (THINK, "<think>\nHm, <b>.\n</think>\n\n" + GOOD, True),
+        (THINK, "<think>Hm. " + GOOD, False),
+        (THINK, "Hm.</think>" + GOOD, False),
+        (Thought("<think>", "</think>", is_open=True), "Hm.\n</think>\n" + GOOD, True),
+        (Thought("<think>", "</think>", is_open=True), GOOD, False),
+    ],
+)
+def test_a_model_may_think_before_a_call_it_must_make(thought: Thought, text: str, is_fit: bool) -> None:
+    """And must end what the prompt has opened, or its call would be read as a thought."""
+    assert fits(TOOLS, "required", text, thought=thought) == is_fit
+
+
+def test_a_section_holds_all_calls() -> None:
+    """Its marks stand once."""
+    call_format = ToolCallFormat(begin="", end="", section_begin="<s>[", section_end="]</s>", separator=", ")
+    one = '{"name": "now", "arguments": {}}'
+    assert fits(TOOLS, "required", f"<s>[{one}, {one}]</s>", call_format=call_format)
+    assert not fits(TOOLS, "required", f"<s>[{one}]</s><s>[{one}]</s>", call_format=call_format)
+    assert fits(STRICT, "auto", f"so <s>[{one}, {one}]</s> and", call_format=call_format)
+    assert not fits(STRICT, "auto", f"so <s>[{one}, x]</s> and", call_format=call_format)
+
+
+def test_a_name_may_stand_before_its_arguments() -> None:
+    """With a number, where the format has one; a reply ends with its call where it must."""
+    call_format = ToolCallFormat(begin="<c>", name_neck="|", end="</c>", is_numbered=True, is_single=True)
+    assert fits(TOOLS, "required", "<c>now:12|{}</c>", call_format=call_format)
+    assert not fits(TOOLS, "required", "<c>now|{}</c>", call_format=call_format)
+    assert not fits(TOOLS, "required", "<c>now:1|{}</c>\n<c>now:2|{}</c>", call_format=call_format)
+
+
+def test_strict_tools_without_free_text_are_refused() -> None:
+    """Where text has marks of its own, only a forced call can be held."""
+    call_format = ToolCallFormat(begin="<c>", end="</c>", has_free_text=False)
+    with pytest.raises(RequestError, match="tool_choice required"):
+        tool_grammar(STRICT, "auto", CallSetting(call_format=call_format))
+    assert fits(STRICT, "required", '<c>{"name": "now", "arguments": {}}</c>', call_format=call_format)

@@ -30,6 +30,7 @@ HARMONY: Final = ReasoningFormat(
     begins=(_ANALYSIS,),
     ends=_ENDS,
     dropped=_ENDS,
+    behind_end="<|start|>assistant",
     headers=MessageHeaders(
         begins=("<|start|>", _CHANNEL), start_begins=("to=functions.",), end=_MESSAGE, kind_of=_kind_of
     ),

@@ -5,6 +5,8 @@ from typing import Final
 from frontend.parsers.base import Reading, ToolFormat, Tools
 from frontend.parsers.source import Source
 from frontend.parsers.tagged_calls import CallTags, tagged_section
+from frontend.tagged_grammar import ArgumentTags
+from frontend.tool_grammar import ToolCallFormat
 
 _BEGIN: Final = "<｜DSML｜function_calls>"
 _V4_BEGIN: Final = "<｜DSML｜tool_calls>"
@@ -18,6 +20,19 @@ _TAGS: Final = CallTags(
 )
 
 
+_GRAMMAR: Final = ToolCallFormat(
+    section_begin=f"{_BEGIN}\n",
+    begin='<｜DSML｜invoke name="',
+    name_neck='">\n',
+    tags=ArgumentTags(
+        '<｜DSML｜parameter name="', '" string="true">', "</｜DSML｜parameter>\n", other_neck='" string="false">'
+    ),
+    end="</｜DSML｜invoke>\n",
+    separator="",
+    section_end=_ENDS[_BEGIN],
+)
+
+
 def _claims(template: str) -> bool:
     return "｜DSML｜" in template
 
@@ -27,5 +42,10 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
 
 
 DEEPSEEK_V32: Final = ToolFormat(
-    name="deepseek_v32", claims=_claims, read=_read, openers=tuple(_ENDS), marks=(*_ENDS.values(), *_TAGS.marks)
+    name="deepseek_v32",
+    claims=_claims,
+    read=_read,
+    openers=tuple(_ENDS),
+    marks=(*_ENDS.values(), *_TAGS.marks),
+    grammar=_GRAMMAR,
 )

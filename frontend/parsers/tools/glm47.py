@@ -1,13 +1,13 @@
 """GLM 4.7's and Laguna's calls: as GLM 4.5's, in one line."""
 
-from dataclasses import replace
 from typing import Final
 
-from frontend.parsers.tools.glm45 import GLM45, GLM_TAGS, has_lines
+from frontend.parsers.keyed_calls import keyed_format
+from frontend.parsers.tools.glm45 import GLM_TAGS, has_lines
 
 
 def _claims(template: str) -> bool:
     return GLM_TAGS.key in template and not has_lines(template)
 
 
-GLM47: Final = replace(GLM45, name="glm47", claims=_claims)
+GLM47: Final = keyed_format("glm47", "<tool_call>", GLM_TAGS, _claims, line="")

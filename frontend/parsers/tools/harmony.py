@@ -6,6 +6,7 @@ from typing import Final
 from frontend.parsers.base import ArgumentsText, CallBegun, CallEnded, Reading, ToolFormat, Tools
 from frontend.parsers.json_calls import streamed_call
 from frontend.parsers.source import MalformedError, Source
+from frontend.tool_grammar import ToolCallFormat
 
 _CALL_END: Final = "<|call|>"
 _MESSAGE: Final = "<|message|>"
@@ -50,4 +51,11 @@ HARMONY: Final = ToolFormat(
     openers=_OPENERS,
     start_openers=_START_OPENERS,
     marks=(_MESSAGE, _CALL_END, "<|constrain|>"),
+    grammar=ToolCallFormat(
+        begin="<|channel|>commentary to=functions.",
+        name_neck=f" <|constrain|>json{_MESSAGE}",
+        end="",
+        is_single=True,
+        has_free_text=False,
+    ),
 )

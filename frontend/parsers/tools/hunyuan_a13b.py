@@ -6,9 +6,12 @@ from frontend.parsers.base import Reading, ToolFormat, Tools
 from frontend.parsers.call_runs import next_mark
 from frontend.parsers.json_lists import call_objects
 from frontend.parsers.source import Source
+from frontend.tool_grammar import ToolCallFormat
 
 _BEGIN: Final = "<tool_calls>"
 _END: Final = "</tool_calls>"
+
+_GRAMMAR: Final = ToolCallFormat(section_begin=f"{_BEGIN}[", begin="", end="", separator=", ", section_end=f"]{_END}")
 
 
 def _claims(template: str) -> bool:
@@ -20,4 +23,6 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
     yield from next_mark(source, _END)
 
 
-HUNYUAN_A13B: Final = ToolFormat(name="hunyuan_a13b", claims=_claims, read=_read, openers=(_BEGIN,), marks=(_END,))
+HUNYUAN_A13B: Final = ToolFormat(
+    name="hunyuan_a13b", claims=_claims, read=_read, openers=(_BEGIN,), marks=(_END,), grammar=_GRAMMAR
+)

@@ -7,6 +7,7 @@ from frontend.parsers.base import Reading, ToolFormat, Tools
 from frontend.parsers.call_runs import next_mark, run_of_calls
 from frontend.parsers.json_calls import streamed_call
 from frontend.parsers.source import MalformedError, Source
+from frontend.tool_grammar import ToolCallFormat
 
 _SECTION: Final = "<|tool_calls_section_begin|>"
 _SECTION_END: Final = "<|tool_calls_section_end|>"
@@ -42,4 +43,13 @@ KIMI_K2: Final = ToolFormat(
     read=_read,
     openers=(_SECTION, _CALL),
     marks=(_SECTION_END, _CALL_END, _ARGUMENTS),
+    grammar=ToolCallFormat(
+        section_begin=_SECTION,
+        begin=f"{_CALL}functions.",
+        is_numbered=True,
+        name_neck=_ARGUMENTS,
+        end=_CALL_END,
+        separator="",
+        section_end=_SECTION_END,
+    ),
 )

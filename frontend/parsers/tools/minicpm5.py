@@ -5,6 +5,8 @@ from typing import Final
 from frontend.parsers.base import Reading, ToolFormat, Tools
 from frontend.parsers.source import Source
 from frontend.parsers.tagged_calls import CallTags, tagged_call
+from frontend.tagged_grammar import ArgumentTags
+from frontend.tool_grammar import ToolCallFormat
 
 _TAGS: Final = CallTags(
     call="<function name=",
@@ -16,6 +18,15 @@ _TAGS: Final = CallTags(
 )
 
 
+_GRAMMAR: Final = ToolCallFormat(
+    begin='<function name="',
+    name_neck='">',
+    tags=ArgumentTags('<param name="', '">', "</param>"),
+    end="</function>",
+    separator="",
+)
+
+
 def _claims(template: str) -> bool:
     return f'{_TAGS.call}"' in template and f'{_TAGS.argument}"' in template
 
@@ -24,4 +35,6 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
     yield from tagged_call(source, tools, _TAGS)
 
 
-MINICPM5: Final = ToolFormat(name="minicpm5", claims=_claims, read=_read, openers=(_TAGS.call,), marks=_TAGS.marks)
+MINICPM5: Final = ToolFormat(
+    name="minicpm5", claims=_claims, read=_read, openers=(_TAGS.call,), marks=_TAGS.marks, grammar=_GRAMMAR
+)

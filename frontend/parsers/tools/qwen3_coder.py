@@ -5,6 +5,8 @@ from typing import Final
 from frontend.parsers.base import Reading, ToolFormat, Tools
 from frontend.parsers.source import Source
 from frontend.parsers.tagged_calls import CallTags, tagged_call, tagged_section
+from frontend.tagged_grammar import ArgumentTags
+from frontend.tool_grammar import ToolCallFormat
 
 _BEGIN: Final = "<tool_call>"
 _END: Final = "</tool_call>"
@@ -33,5 +35,15 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
 
 
 QWEN3_CODER: Final = ToolFormat(
-    name="qwen3_coder", claims=_claims, read=_read, openers=(_BEGIN, _TAGS.call), marks=(_END, *_TAGS.marks)
+    name="qwen3_coder",
+    claims=_claims,
+    read=_read,
+    openers=(_BEGIN, _TAGS.call),
+    marks=(_END, *_TAGS.marks),
+    grammar=ToolCallFormat(
+        begin="<tool_call>\n<function=",
+        name_neck=">\n",
+        tags=ArgumentTags("<parameter=", ">\n", "\n</parameter>\n"),
+        end="</function>\n</tool_call>",
+    ),
 )

@@ -5,11 +5,15 @@ from typing import Final
 from frontend.parsers.base import Reading, ToolFormat, Tools
 from frontend.parsers.json_calls import call_object, has_first_key
 from frontend.parsers.source import MalformedError, Source
+from frontend.tool_grammar import ToolCallFormat
 
 _TAG: Final = "<|python_tag|>"
 _MARKS: Final = ("<|eom_id|>", "<|eot_id|>")
 # A reply may be JSON and no call: what begins otherwise is told at once.
 _FIRST_KEYS: Final = ("name", "type", "function", "parameters", "arguments", "id")
+
+
+_GRAMMAR: Final = ToolCallFormat(begin="", end="", separator="; ", arguments_key="parameters", has_free_text=False)
 
 
 def _claims(template: str) -> bool:
@@ -30,5 +34,11 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
 
 
 LLAMA3_JSON: Final = ToolFormat(
-    name="llama3_json", claims=_claims, read=_read, openers=(_TAG,), start_openers=("{",), marks=_MARKS
+    name="llama3_json",
+    claims=_claims,
+    read=_read,
+    openers=(_TAG,),
+    start_openers=("{",),
+    marks=_MARKS,
+    grammar=_GRAMMAR,
 )

@@ -5,9 +5,13 @@ from typing import Final
 from frontend.parsers.base import Reading, ToolFormat, Tools
 from frontend.parsers.json_calls import call_list
 from frontend.parsers.source import Source
+from frontend.tool_grammar import ToolCallFormat
 
 _BEGIN: Final = "<TOOLCALL>"
 _END: Final = "</TOOLCALL>"
+
+
+_GRAMMAR: Final = ToolCallFormat(section_begin=f"{_BEGIN}[", begin="", end="", separator=", ", section_end=f"]{_END}")
 
 
 def _claims(template: str) -> bool:
@@ -20,4 +24,6 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
     yield from source.accept(_END)
 
 
-NEMOTRON: Final = ToolFormat(name="nemotron", claims=_claims, read=_read, openers=(_BEGIN,), marks=(_END,))
+NEMOTRON: Final = ToolFormat(
+    name="nemotron", claims=_claims, read=_read, openers=(_BEGIN,), marks=(_END,), grammar=_GRAMMAR
+)

@@ -20,8 +20,8 @@ WITH_CALLS = sorted(set(TOOL_FORMATS) & set(TEMPLATES))
 REPLIES = 60
 # Of hard texts; a format whose strings have no escapes cannot tell some of them from its own marks.
 LEAST_SHARE = 0.95
-# Its calls have no mark but a bracket, which counts where a reply begins.
-WITHOUT_TEXT = ("pythonic",)
+# Their calls have no mark but a bracket, which counts where a reply begins.
+WITHOUT_TEXT = ("pythonic", "llama3_json")
 
 
 def share_read(name: str, replies: list[GeneratedReply]) -> float:

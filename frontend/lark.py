@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 # Names of terminals that every grammar may use.
 TEXT: Final = "TEXT"
-_TERMINALS: Final = {TEXT: r"/(?s:.)*/", "SPACE": r"/\s*/", "NUMBER": r"/:[0-9]+/"}
+_TERMINALS: Final = {TEXT: r"/(?s:.)*/", "SPACE": r"/\s*/", "NUMBER": r"/:[0-9]{1,3}/"}
 # With the separators that models are trained on: the client sees arguments that were read and written anew.
 _SPACED: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": ", "lenient": False}
 

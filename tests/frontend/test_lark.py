@@ -3,6 +3,7 @@
 import pytest
 
 from frontend.lark import Lark, Opening
+from tests.fakes.grammars import takes
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,11 @@ def test_only_terminals_that_are_used_are_declared() -> None:
     lark = Lark({})
     lark.rule("start", "SPACE")
     assert lark.text() == "%llguidance {}\nstart: SPACE\nSPACE: /\\s*/\n"
+
+
+def test_a_number_has_an_end() -> None:
+    """A small model writes digits until its reply is cut."""
+    lark = Lark({})
+    lark.rule("start", "NUMBER")
+    assert takes("lark", lark.text(), ":12")
+    assert not takes("lark", lark.text(), ":1234")

@@ -1,9 +1,12 @@
 """One decode step in parts, so that the host works while the device does: forward, sample, read."""
 
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn as nn
 
 from engine.batch import Group
+from engine.sampling.greedy import likeliest_tokens
 from engine.sampling.sampler import sample
 from engine.sampling.split import Split, SplitPlan, sample_constrained
 
@@ -32,6 +35,30 @@ def launch_masked(split: Split, masked: mx.array, plan: SplitPlan, inputs: mx.ar
     sampled = sample_constrained(split, masked, plan, inputs)
     mx.async_eval(sampled.arrays)
     return sampled.tokens
+
+
+def draft(model: nn.Module, caches: list[Any], unread: list[int], count: int, vocabulary_size: int) -> list[int]:
+    """A draft model's greedy guesses after the tokens it has not read yet, of which there is at least one."""
+    register = mx.array(unread, dtype=mx.uint32)[None]
+    guesses: list[mx.array] = []
+    for _ in range(count):
+        guess = mx.argmax(model(register, cache=caches)[:, -1, :vocabulary_size], axis=-1)
+        mx.async_eval(guess)
+        guesses.append(guess)
+        register = guess[None]
+    return read(mx.concatenate(guesses))
+
+
+def feed(model: nn.Module, caches: list[Any], tokens: list[int]) -> None:
+    """Has a draft model read tokens, and waits for it."""
+    model(mx.array(tokens, dtype=mx.uint32)[None], cache=caches)
+    mx.eval([cache.state for cache in caches])
+
+
+def verify(model: nn.Module, group: Group, tokens: list[int]) -> list[int]:
+    """What the model says after each of these tokens of the group's one row; its caches then hold them all."""
+    logits = model(mx.array(tokens, dtype=mx.uint32)[None], cache=group.caches)
+    return read(likeliest_tokens(logits[0]))
 
 
 def read(register: mx.array) -> list[int]:

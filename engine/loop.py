@@ -265,15 +265,30 @@ class EngineLoop:
             return
         began_at = time.monotonic()
         self._board.turn_began()
+        if not self._speculate():
+            self._step()
+        self._remove_ended()
+        self._board.turn_ended()
+        self._pulse.step_done(began_at, time.monotonic(), has_rows=len(self._batch) > 0)
+        self._allocator.step_done()
+
+    def _step(self) -> None:
         launched = [launch for group in self._batch.groups if (launch := self._launch(group))]
         for launch in launched:
             with self._contained(launch.group.rows, ErrorCode.DECODE_FAILED):
                 self._take(launch)
                 self._sample_rest(launch)
-        self._remove_ended()
-        self._board.turn_ended()
-        self._pulse.step_done(began_at, time.monotonic(), has_rows=len(self._batch) > 0)
-        self._allocator.step_done()
+
+    def _speculate(self) -> bool:
+        """Whether a lone row got tokens that the draft model had guessed, in place of a step."""
+        speculator, group = self._parts.speculator, self._batch.groups[0]
+        if speculator is None or len(self._batch) > 1 or not speculator.can_advance(group):
+            return False
+        with self._contained(group.rows, ErrorCode.DECODE_FAILED):
+            self._take(Launched(group, group.register))
+            model = self._adapters.model_for(group.adapter)
+            return speculator.advance(model, group, self._roster, self._tally)
+        return True
 
     def _join_ready(self) -> None:
         joiners, self._ready = self._ready, []

@@ -27,6 +27,7 @@ from engine.mailbox import Mailbox
 from engine.memory import limit_device_memory
 from engine.model.adapters import DEFAULT_NAME, Adapter, Adapters, check_folder, read_adapter
 from engine.model.dense_reads import attending_model
+from engine.model.draft import load_draft
 from engine.model.facts import model_facts
 from engine.model.kv_layers import quantized_caches
 from engine.model.load import LoadedModel, find_model, load_model
@@ -37,6 +38,7 @@ from engine.parts import LoopParts
 from engine.sampling.grammar import GrammarCompiler, GrammarTokenizer
 from engine.sampling.sampler import HONOURED_FIELDS
 from engine.settings import Settings
+from engine.speculate import Speculator
 from engine.status import StatusBoard
 from protocol.endpoint import RuntimeFolder, bind_requests, lock_engine, open_runtime_folder, remove_sockets
 from protocol.errors import EXIT_BAD_SETTING, ProtocolError
@@ -168,10 +170,12 @@ def _prepare(
     board.set_adapters(adapters.names)
     say_cpu_facts(loaded, openblas.LOADED_PATH)
     support = _warm(model, board, settings.max_rows, scheme)
+    draft = load_draft(settings, loaded)
     facts = model_facts(loaded, tokenizer, settings, support.batching, HONOURED_FIELDS)
     board.set_model(_model_status(facts), support.batching)
     log.debug("model.ready", extra=msgspec.structs.asdict(facts))
     welcome = Welcome(epoch=board.epoch, protocol_version=PROTOCOL_VERSION, facts=facts, tokenizer=tokenizer.manifest)
+    chunk_tokens = settings.prefill_step_size or CHUNK_TOKENS[loaded.device]
     return LoopParts(
         model=model,
         adapters=adapters,
@@ -180,11 +184,12 @@ def _prepare(
         board=board,
         facts=facts,
         stop=stop,
-        chunk_tokens=settings.prefill_step_size or CHUNK_TOKENS[loaded.device],
+        chunk_tokens=chunk_tokens,
         grace_s=settings.grace_s,
         weights_bytes=loaded.weights_bytes,
         grammars=GrammarCompiler(_grammar_tokenizer(tokenizer, facts)),
         cache_plan=support.cache_plan,
+        speculator=None if draft is None else Speculator(draft, settings.num_draft_tokens, chunk_tokens),
         prompt_concurrency=settings.prompt_concurrency,
     )
 

@@ -92,6 +92,9 @@ class Mounter:
         if self._path is None:
             return
         paths = {name: str(path) for name, path in self._adapters.paths.items()}
+        if not paths:
+            self._path.unlink(missing_ok=True)
+            return
         descriptor, name = tempfile.mkstemp(prefix=".mounts.", dir=self._path.parent)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(Mounts(model=self._model, adapters=paths)))

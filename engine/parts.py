@@ -10,6 +10,7 @@ from engine.mailbox import Mailbox
 from engine.model.adapters import Adapters
 from engine.mounts import Mounter
 from engine.sampling.grammar import GrammarCompiler
+from engine.speculate import Speculator
 from engine.status import StatusBoard
 from protocol.messages import ModelFacts
 
@@ -33,4 +34,5 @@ class LoopParts:
     weights_bytes: int
     grammars: GrammarCompiler
     cache_plan: CachePlan = DEFAULT_PLAN
+    speculator: Speculator | None = None
     prompt_concurrency: int | None = None

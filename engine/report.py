@@ -59,6 +59,8 @@ class Reporter:
                 step=progress.step,
                 prompt_total=self._tally.prompt_tokens,
                 generated_total=self._tally.generated_tokens,
+                drafted_total=self._tally.drafted_tokens,
+                accepted_total=self._tally.accepted_tokens,
                 memory=allocator.status(progress.kv_bytes, progress.ledger_bytes),
                 counters=self._tally.counters(self._mailbox.malformed_frames, self._mailbox.stale_messages),
                 frontends=tuple(self._frontends(now)),

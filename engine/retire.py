@@ -27,6 +27,8 @@ class Tally:
     rejected: int = 0
     prompt_tokens: int = 0
     generated_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
     def counters(self, malformed_frames: int, stale_messages: int) -> Counters:
         """The part of the tally that travels in a status."""

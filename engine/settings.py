@@ -62,6 +62,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[Annotated[str, Meta(min_length=1)], ...],
         Meta(description="NAME=FOLDER: an adapter that requests may name; repeatable"),
     ] = ()
+    draft_model: (
+        Annotated[str, Meta(min_length=1, description="model whose guesses a lone greedy request takes")] | None
+    ) = None
+    draft_model_id: Annotated[str | None, Meta(description="name of the draft model; default: as given")] = None
+    num_draft_tokens: Annotated[int, Meta(ge=0, le=32, description="guesses in a step; 0 is off")] = 3
     step_limit_s: Annotated[float, Meta(gt=0, description="age of a device step that ends the process")] = 120.0
     lease_s: Annotated[float, Meta(gt=0, description="silence after which a frontend's rows end")] = LEASE_S
     grace_s: Annotated[float, Meta(ge=0, description="time for running rows to finish at a stop")] = 30.0

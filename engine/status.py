@@ -39,6 +39,8 @@ class LoopSnapshot:
     step: StepStatus = field(default_factory=StepStatus)
     prompt_total: int = 0
     generated_total: int = 0
+    drafted_total: int = 0
+    accepted_total: int = 0
     memory: MemoryStatus = field(default_factory=MemoryStatus)
     counters: Counters = field(default_factory=Counters)
     frontends: tuple[FrontendStatus, ...] = ()
@@ -130,6 +132,8 @@ class StatusBoard:
                 prompt_total=snapshot.prompt_total,
                 generated_total=snapshot.generated_total,
                 generated_per_s=self._generated_per_s(now_s, snapshot.generated_total),
+                drafted_total=snapshot.drafted_total,
+                accepted_total=snapshot.accepted_total,
             ),
             memory=snapshot.memory,
             counters=snapshot.counters,

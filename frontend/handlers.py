@@ -35,6 +35,7 @@ from frontend.submission import (
     SubmitPlan,
     build_submits,
     check_choices,
+    check_draft,
     prompt_ids,
     resolve_adapter,
     resolve_model,
@@ -137,6 +138,7 @@ async def _live_reply(
 ) -> LiveReply:
     settings = request.app[PARTS].settings
     check_choices(generation, engine.facts)
+    check_draft(generation, engine.facts)
 
     def prepared() -> tuple[Sampling, _Prompts]:
         text, facts = engine.text, engine.facts

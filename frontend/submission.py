@@ -107,6 +107,7 @@ def build_submits(generation: Generation, prompts: Sequence[list[int]], plan: Su
                     grammar=None if generation.constraint is None else generation.constraint.grammar,
                     deadline_ms=plan.deadline_ms,
                     adapter=generation.adapter,
+                    draft_tokens=generation.draft_tokens,
                 )
             )
     return submits
@@ -137,6 +138,18 @@ def check_choices(generation: Generation, facts: ModelFacts) -> None:
             f"`{name}` {rows} times {len(generation.prompts)} prompts are {total} choices, "
             f"at most {MAX_CHOICES} are taken",
             name,
+        )
+
+
+def check_draft(generation: Generation, facts: ModelFacts) -> None:
+    """Raises RequestError for a draft model that is not the one beside the served model."""
+    name = generation.draft_model
+    if name not in (None, "default_model", facts.draft_model):
+        has = f"{facts.draft_model} is" if facts.draft_model else "none is"
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"`draft_model` {name} is not served here; {has} (--draft-model): leave it out",
+            "draft_model",
         )
 
 

@@ -159,7 +159,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What only the engine knows of its model. sampling: the names of the Sampling fields it honours."""
+    """What only the engine knows of its model. sampling: the names of the Sampling fields it honours.
+
+    draft_model: id of the one that guesses for it, None without.
+    """
 
     id: str
     aliases: tuple[str, ...] = ()
@@ -174,6 +177,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     device: str
     sampling: tuple[str, ...] = ()
+    draft_model: str | None = None
 
 
 class TokenizerFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,7 +209,8 @@ class Submit(ToEngine, frozen=True, kw_only=True, tag="submit"):
 
     max_tokens None: to the context's end. deadline_ms: from now, None for none. snapshot_at:
     prefix lengths worth keeping, ascending. generated: u32 LE, tokens delivered by an earlier
-    attempt. seed: drawn by the client when the user gave none.
+    attempt. seed: drawn by the client when the user gave none. draft_tokens: guesses of a draft model
+    in each step, None for the engine's own number.
     """
 
     id: Annotated[SubmitId, Meta(min_length=1, max_length=256)]
@@ -227,6 +232,7 @@ class Submit(ToEngine, frozen=True, kw_only=True, tag="submit"):
     adapter: str | None = None
     snapshot_at: tuple[Count, ...] = ()
     generated: bytes = b""
+    draft_tokens: Annotated[int, Meta(ge=0, le=32)] | None = None
 
 
 class Cancel(ToEngine, frozen=True, kw_only=True, tag="cancel"):

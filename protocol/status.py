@@ -40,11 +40,13 @@ class StepStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals since start, and generated tokens per second over the last seconds."""
+    """Totals since start, and generated tokens per second over the last seconds. drafted: guesses of a draft model."""
 
     prompt_total: int = 0
     generated_total: int = 0
     generated_per_s: float = 0.0
+    drafted_total: int = 0
+    accepted_total: int = 0
 
 
 class MemoryStatus(msgspec.Struct, frozen=True, kw_only=True):

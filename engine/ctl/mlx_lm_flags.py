@@ -12,8 +12,6 @@ from engine.ctl.failure import EXIT_USAGE, CommandError
 
 # Each would change the output, or is asked for by name.
 _REFUSED: Final[Mapping[str, str]] = {
-    "draft_model": "speculative decoding is not available yet: leave it out",
-    "num_draft_tokens": "speculative decoding is not available yet: leave it out",
     "pipeline": "one engine uses one machine: leave it out",
 }
 _IDLE: Final[Mapping[str, str]] = {

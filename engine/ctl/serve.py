@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,7 @@ DRAIN_S: Final = 30.0
 # Settings that only the engine reads, each under the same name.
 _ENGINE: Final = (
     *("kv_bits", "kv_group_size", "quantized_kv_start", "kv_scheme"),
-    *("prefill_step_size", "prompt_concurrency", "trust_remote_code", "adapter_path"),
+    *("prefill_step_size", "prompt_concurrency", "trust_remote_code", "adapter_path", "num_draft_tokens"),
 )
 # Settings that only the frontends read, each under the same name.
 _HTTP: Final = (
@@ -65,9 +66,11 @@ def serve(settings: ServeSettings) -> int:
             _warn_of_strangers(listeners)
         with progress_bar(Console(stderr=True)) as progress:
             source = resolve_model(settings.model, default_cache(), progress)
+            draft = settings.draft_model
+            draft_words = [] if draft is None else _draft_words(resolve_model(draft, default_cache(), progress))
         held.callback(remove_state, folder)
         observer = _Terminal(folder, source, listeners).observer()
-        plans = _plans(settings, source, listeners, key_file)
+        plans = _plans(settings, source, listeners, key_file, draft_words)
         return Supervisor(folder, plans, observer, RestartPolicy()).run()
 
 
@@ -91,15 +94,23 @@ def _warn_of_strangers(listeners: list[Listener]) -> None:
         )
 
 
+def _draft_words(draft: ModelSource) -> list[str]:
+    return ["--draft-model", str(draft.path), "--draft-model-id", draft.id]
+
+
 def _plans(
-    settings: ServeSettings, source: ModelSource, listeners: list[Listener], key_file: Path | None
+    settings: ServeSettings,
+    source: ModelSource,
+    listeners: list[Listener],
+    key_file: Path | None,
+    draft: Sequence[str] = (),
 ) -> list[ChildPlan]:
     # -P: a folder named `engine` where the user stands must not be taken for ours.
     python = [sys.executable, "-P", "-m"]
     names = _repeated("--served-model-name", settings.served_model_name)
     folder = ["--runtime-dir", str(Path(settings.runtime_dir).expanduser().absolute())]
     shared = [*folder, "--log-level", settings.log_level, "--grace-s", str(DRAIN_S), "--exit-with-parent", *names]
-    model = ["--model", str(source.path), "--model-id", source.id]
+    model = ["--model", str(source.path), "--model-id", source.id, *draft]
     limits = ["--max-rows", str(settings.max_rows), "--dtype", settings.dtype, *_given(settings, _ENGINE)]
     adapters = _repeated("--adapter", settings.adapter)
     http = [*_given(settings, _HTTP), *_repeated("--allowed-origins", settings.allowed_origins)]

@@ -114,8 +114,12 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ) = None
     prompt_cache_size: Annotated[int, Meta(ge=0, description="no effect yet: there is no prompt cache")] | None = None
     prompt_cache_bytes: Annotated[str, Meta(pattern=_SIZE, description="no effect yet, either")] | None = None
-    draft_model: Annotated[str, Meta(description="not available yet: refused")] | None = None
-    num_draft_tokens: Annotated[int, Meta(description="not available yet: refused")] | None = None
+    draft_model: (
+        Annotated[str, Meta(min_length=1, description="model whose guesses a lone greedy request takes")] | None
+    ) = None
+    num_draft_tokens: (
+        Annotated[int, Meta(ge=0, le=32, description="guesses in a step with --draft-model; left out: 3")] | None
+    ) = None
     pipeline: Annotated[bool, Meta(description="refused: one engine uses one machine")] = False
     max_body_bytes: Annotated[int, Meta(ge=1_024, le=2**31, description="largest request body")] = 16 * 1024 * 1024
     response_store_bytes: Annotated[

@@ -75,6 +75,7 @@ def model_facts(
         dtype=loaded.dtype,
         device=loaded.device,
         sampling=honoured,
+        draft_model=settings.draft_model_id or settings.draft_model,
     )
 
 

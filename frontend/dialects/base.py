@@ -123,7 +123,7 @@ class Generation:
     best_of: rows of each prompt, of which the likeliest are the choices. has_echo: the prompt comes before the text.
     max_tokens: 0 with has_echo only. tools: None when there are none to call. hides_reasoning: it is not shown.
     kept: what the dialect itself remembers of the request, for its reply.
-    adapter: of those that are mounted, by name.
+    adapter: of those that are mounted, by name. draft_tokens: guesses of the draft model a step.
     """
 
     model: str | None
@@ -145,6 +145,8 @@ class Generation:
     tools: ToolUse | None = None
     hides_reasoning: bool = False
     adapter: str | None = None
+    draft_model: str | None = None
+    draft_tokens: int | None = None
     timeout_s: float | None = None
     is_stream: bool = False
     include_usage: bool = False

@@ -30,6 +30,7 @@ MAX_STOPS: Final = 16
 MAX_STOP_IDS: Final = 1_024
 MAX_TIMEOUT_S: Final = 1_000_000
 _COUNT: Final = Bounds(least=1, most=2**53)
+_DRAFT_TOKENS: Final = Bounds(least=0, most=32)
 _INT64: Final = Bounds(least=-(2**63), most=2**63 - 1)
 
 SHARED_FIELDS: Final[FieldTable] = {
@@ -71,8 +72,8 @@ SHARED_FIELDS: Final[FieldTable] = {
     "prompt_logprobs": NeutralOnly((False,), "send echo with logprobs to /v1/completions"),
     **CONSTRAINT_FIELDS,
     "adapters": Honoured("the name of a mounted adapter, never a path"),
-    "draft_model": NeutralOnly(("default_model",)),
-    "num_draft_tokens": NeutralOnly((0,)),
+    "draft_model": Honoured("null, default_model, or the one that is served beside the model"),
+    "num_draft_tokens": Honoured("0 to 32; changes the pace only"),
     "truncate_prompt_tokens": NeutralOnly(advice="shorten the prompt"),
     "spaces_between_special_tokens": NeutralOnly((True,)),
     "return_tokens_as_token_ids": Honoured("of log-probabilities: `token_id:5` for the token's text"),
@@ -135,6 +136,8 @@ def read_generation(
         skip_special_tokens=read_bool(body, "skip_special_tokens", default=True),
         constraint=constrained.constraint,
         adapter=_adapter(body),
+        draft_model=read_text(body, "draft_model"),
+        draft_tokens=read_integer(body, "num_draft_tokens", _DRAFT_TOKENS),
         timeout_s=read_number(body, "timeout", Above(0, MAX_TIMEOUT_S)),
         is_stream=stream.is_stream,
         include_usage=stream.include_usage,

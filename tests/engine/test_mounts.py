@@ -51,6 +51,7 @@ def test_what_was_unmounted_stays_so(tmp_path: Path, adapter: Path) -> None:
     again = mounter(tmp_path)
     again.mount_all([], is_restart=True)
     assert names(again) == ()
+    assert not (tmp_path / FILE_NAME).exists()
 
 
 def test_another_models_or_lost_or_broken_notes_cost_no_start(tmp_path: Path, adapter: Path) -> None:

@@ -14,6 +14,7 @@ from engine.model.adapters import Adapters
 from engine.mounts import Mounter
 from engine.parts import LoopParts
 from engine.sampling.grammar import GrammarCompiler
+from engine.speculate import Speculator
 from engine.status import StatusBoard
 from protocol.codec import decode_from_engine, encode, pack_ids, unpack_ids
 from protocol.messages import (
@@ -117,6 +118,7 @@ class LoopDriver:
         cache_plan: CachePlan = DEFAULT_PLAN,
         weights_bytes: int = 1 << 30,
         grammars: GrammarCompiler | None = None,
+        speculator: Speculator | None = None,
     ) -> None:
         self.mailbox = FakeMailbox()
         self.board = StatusBoard(EPOCH, 0)
@@ -136,6 +138,7 @@ class LoopDriver:
                 grace_s=grace_s,
                 weights_bytes=weights_bytes,
                 cache_plan=cache_plan,
+                speculator=speculator,
                 grammars=grammars or compiler(),
             )
         )

@@ -44,6 +44,7 @@ _FACTS: Final = m.ModelFacts(
     dtype="float32",
     device="cpu",
     sampling=("temperature", "logit_bias"),
+    draft_model="tiny",
 )
 _LEAST_FACTS: Final = m.ModelFacts(
     id="m",
@@ -89,6 +90,7 @@ TO_ENGINE: Final[dict[str, m.AnyToEngine]] = {
         adapter="tuned",
         snapshot_at=(1, 3),
         generated=pack_ids([9, 10]),
+        draft_tokens=4,
     ),
     "submit_least": m.Submit(epoch="e1", id="a", group="a", model="m", prompt=m.TokenPrompt(ids=b"")),
     "cancel_full": m.Cancel(epoch="e1", attempt=2, id="chatcmpl-1:1", reason="gone", keep_tokens=12),
@@ -191,7 +193,9 @@ STATUS: Final[dict[str, s.EngineStatus]] = {
             times_ms=s.Histogram(bounds=(10.0, 20.0), counts=(1, 998, 1), sum=25_250.0),
             gaps_ms=s.Histogram(bounds=(10.0,), counts=(0, 999), sum=40_000.5),
         ),
-        tokens=s.TokenStatus(prompt_total=9_000, generated_total=800, generated_per_s=64.5),
+        tokens=s.TokenStatus(
+            prompt_total=9_000, generated_total=800, generated_per_s=64.5, drafted_total=30, accepted_total=20
+        ),
         memory=s.MemoryStatus(active_bytes=5, cache_bytes=4, peak_bytes=6, weights_bytes=3, kv_bytes=2, ledger_bytes=1),
         counters=s.Counters(
             submitted=15, finished=4, cancelled=2, failed=1, rejected=2, malformed_frames=7, stale_messages=8

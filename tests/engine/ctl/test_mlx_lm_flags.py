@@ -44,8 +44,6 @@ def test_every_flag_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ({"draft_model": "m"}, "--draft-model m: speculative decoding is not available yet"),
-        ({"num_draft_tokens": 0}, "--num-draft-tokens 0: speculative decoding is not available yet"),
         ({"pipeline": True}, "--pipeline: one engine uses one machine"),
     ],
 )

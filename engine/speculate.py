@@ -1,0 +1,106 @@
+"""Speculative decoding: a lone greedy row takes what a draft model guessed, as far as the model itself says the same.
+
+Leviathan et al. 2023 ("Fast Inference from Transformers via Speculative Decoding"), for temperature 0, where it never
+changes what is said. A row that gets company goes on in the batch; one that is alone again catches up and goes on
+here. Owns the draft model's caches; the row's own are the group's.
+"""
+
+import logging
+import time
+from typing import Any, Final
+
+import mlx.nn as nn
+from mlx_lm.models.cache import can_trim_prompt_cache, make_prompt_cache, trim_prompt_cache
+
+from engine import decode
+from engine.batch import Group
+from engine.model.draft import DraftModel
+from engine.retire import Roster, Tally
+from engine.row import Row
+
+log = logging.getLogger(__name__)
+
+MAX_DRAFT_TOKENS: Final = 32
+
+
+class Speculator:
+    """One per loop with a draft model. draft_tokens: guesses a step where a request says nothing."""
+
+    def __init__(self, draft: DraftModel, draft_tokens: int, chunk_tokens: int) -> None:
+        self._model = draft.model
+        self._vocabulary_size = draft.vocabulary_size
+        self._draft_tokens = draft_tokens
+        self._chunk_tokens = chunk_tokens
+        self._row: Row | None = None
+        self._caches: list[Any] = []
+        self._fed_tokens = 0
+        self._is_unreadable = False
+
+    def can_advance(self, group: Group) -> bool:
+        """Whether its one row may be guessed at: greedy without other settings, and in caches that can be cut."""
+        (row,) = group.rows
+        count = self._count(row)
+        return (
+            count > 0
+            and group.plan.is_argmax
+            and row.grammar is None
+            and row.submit.logprobs is None
+            and can_trim_prompt_cache(group.caches)
+            and all(_room_tokens(cache) > count for cache in group.caches)
+            and not (row is self._row and self._is_unreadable)
+        )
+
+    def advance(self, model: nn.Module, group: Group, roster: Roster, tally: Tally) -> bool:
+        """Whether the row got tokens, or has ended; if not, a plain step is due. Its register has been read."""
+        (row,) = group.rows
+        if row.key not in roster.rows:
+            return True
+        known = row.to_prefill + row.told
+        count = min(self._count(row), row.limit - row.emitted - 1)
+        if count < 1 or not self._catch_up(row, known):
+            return False
+        guesses = decode.draft(self._model, self._caches, known[self._fed_tokens :], count, self._vocabulary_size)
+        said = decode.verify(model, group, [known[-1], *guesses])
+        agreed = next((at for at, guess in enumerate(guesses) if guess != said[at]), count)
+        self._fed_tokens = len(known) + min(agreed, count - 1)
+        trim_prompt_cache(self._caches, max(0, count - 1 - agreed))
+        trim_prompt_cache(group.caches, count - agreed)
+        group.layout.advance(agreed + 1)
+        tally.drafted_tokens += count
+        tally.accepted_tokens += agreed
+        self._tell(row, said[: agreed + 1], roster)
+        group.go_on_from([said[agreed]])
+        return True
+
+    def _count(self, row: Row) -> int:
+        wanted = row.submit.draft_tokens
+        return self._draft_tokens if wanted is None else wanted
+
+    def _catch_up(self, row: Row, known: list[int]) -> bool:
+        """Whether the draft model has read all but at most a chunk of the row; reads one chunk more where not."""
+        if row is not self._row:
+            self._row, self._caches, self._fed_tokens = row, make_prompt_cache(self._model), 0
+            self._is_unreadable = False
+        self._is_unreadable = max(known[self._fed_tokens :]) >= self._vocabulary_size
+        if self._is_unreadable:
+            return False
+        if len(known) - self._fed_tokens <= self._chunk_tokens:
+            return True
+        stop = self._fed_tokens + self._chunk_tokens
+        decode.feed(self._model, self._caches, known[self._fed_tokens : stop])
+        self._fed_tokens = stop
+        return False
+
+    @staticmethod
+    def _tell(row: Row, tokens: list[int], roster: Roster) -> None:
+        now = time.monotonic()
+        for token in tokens:
+            row.drawn += 1
+            if not roster.take_token(row, token, now):
+                return
+
+
+def _room_tokens(cache: Any) -> int:
+    """How many tokens can be taken back later: a sliding window forgets what it overwrites."""
+    window = getattr(cache, "max_size", None)
+    return MAX_DRAFT_TOKENS + 2 if window is None else window - cache.offset

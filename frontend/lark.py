@@ -13,6 +13,7 @@ TEXT: Final = "TEXT"
 _TERMINALS: Final = {TEXT: r"/(?s:.)*/", "SPACE": r"/\s*/", "NUMBER": r"/:[0-9]{1,3}/"}
 # With the separators that models are trained on: the client sees arguments that were read and written anew.
 _SPACED: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": ", "lenient": False}
+_COMPACT: Final = {"whitespace_flexible": False, "lenient": False}
 
 _NOTHING: Final = '""'
 
@@ -39,9 +40,10 @@ class Lark:
         """Adds a rule."""
         self._rules.append(f"{name}: {expression.strip() or _NOTHING}")
 
-    def json(self, name: str, schema: Mapping[str, Any]) -> None:
-        """Adds a rule for JSON that fits a schema."""
-        self._rules.append(f"{name}: %json {json.dumps({**schema, 'x-guidance': _SPACED}, ensure_ascii=False)}")
+    def json(self, name: str, schema: Mapping[str, Any], *, is_compact: bool = False) -> None:
+        """Adds a rule for JSON that fits a schema; is_compact: as a whole reply is constrained, not as calls are."""
+        written = {**schema, "x-guidance": _COMPACT if is_compact else _SPACED}
+        self._rules.append(f"{name}: %json {json.dumps(written, ensure_ascii=False)}")
 
     def literal(self, text: str) -> str:
         """An expression for text as it is; nothing for none."""

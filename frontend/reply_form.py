@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from frontend.answer_grammar import answer_grammar
 from frontend.dialects.base import ChatPrompt, Constraint, Generation, NamedTool, Tool, ToolUse
 from frontend.errors import RequestError
 from frontend.model_text import ModelText
@@ -15,7 +16,8 @@ from frontend.parsers.base import ReasoningFormat, ToolFormat
 from frontend.parsers.tools.hermes import HERMES
 from frontend.text.structure import ReplyForm
 from frontend.text.tool_preamble import with_system_in_user, with_tools_as_text
-from frontend.tool_grammar import CallSetting, Thought, tool_grammar
+from frontend.thought_grammar import Thought
+from frontend.tool_grammar import CallSetting, tool_grammar
 from protocol.errors import ErrorCode
 
 # A prompt opens reasoning in its last tokens, if it does.
@@ -61,36 +63,49 @@ def reply_form(generation: Generation, prompt_ids: list[int], text: ModelText) -
 
 
 def constrained(generation: Generation, form: ReplyForm, text: ModelText) -> Generation:
-    """The request with the grammar that its tool choice, or a strict tool, asks for. Raises RequestError."""
-    tools, call_format = generation.tools, form.call_format
+    """The request with the one grammar that its tool choice, strict tools and response format ask for.
+
+    A reply that must call answers in no other format; one that may is the answer, or calls. Either may have a thought
+    before it. Raises RequestError.
+    """
+    tools, call_format, answer = generation.tools, form.call_format, generation.constraint
     if tools is None or call_format is None:
+        return _behind_thought(generation, form, text)
+    is_auto = tools.choice == "auto"
+    if is_auto and answer is None and not any(tool.is_strict for tool in tools.tools):
         return generation
-    is_strict = any(tool.is_strict for tool in tools.tools)
-    if tools.choice == "auto" and not is_strict:
-        return generation
-    field = "tools" if tools.choice == "auto" else "tool_choice"
-    if call_format.grammar is None:
+    field = "tool_choice" if not is_auto else "tools" if answer is None else answer.field
+    has_headers = form.reasoning is not None and form.reasoning.headers is not None
+    if call_format.grammar is None or (answer is not None and is_auto and has_headers):
         raise RequestError(
             ErrorCode.UNSUPPORTED,
             f"`{field}`: this model writes its calls in the format {call_format.name}, which cannot be forced yet: "
-            "use tool_choice auto and tools that are not strict",
+            "use tool_choice auto, tools that are not strict, and no response format beside them",
             field,
         )
     setting = CallSetting(
         call_format=call_format.grammar,
         thought=_thought(form),
-        tokens=text.tokenizer.unspelled_ids(_markers(call_format, form.reasoning)),
+        tokens=_mark_ids(form, text),
         is_parallel=form.is_parallel,
+        answer=answer if is_auto else None,
     )
     grammar = tool_grammar(tools.tools, tools.choice, setting)
-    if grammar is None:
+    return generation if grammar is None else replace(generation, constraint=Constraint(field, grammar))
+
+
+def _behind_thought(generation: Generation, form: ReplyForm, text: ModelText) -> Generation:
+    """Without calls. A model whose replies are messages with headers is held from its first token, as it is."""
+    thought, reasoning = _thought(form), form.reasoning
+    if generation.constraint is None or thought is None or reasoning is None or reasoning.headers is not None:
         return generation
-    if generation.constraint is not None:
-        other = generation.constraint.field
-        raise RequestError(
-            ErrorCode.INVALID_REQUEST, f"`{other}` and `{field}` both constrain the reply: send one of them", other
-        )
-    return replace(generation, constraint=Constraint(field, grammar))
+    if generation.constraint.grammar.kind in ("lark", "gbnf") and not thought.is_open:
+        return generation
+    return replace(generation, constraint=answer_grammar(generation.constraint, thought, _mark_ids(form, text)))
+
+
+def _mark_ids(form: ReplyForm, text: ModelText) -> Mapping[str, int]:
+    return text.tokenizer.unspelled_ids(_markers(form.call_format, form.reasoning))
 
 
 def unread_fields(generation: Generation, text: ModelText) -> tuple[str, ...]:

@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from frontend.dialects.base import NamedTool, Tool, ToolChoice
+from frontend.answer_grammar import answer_rule
+from frontend.dialects.base import Constraint, NamedTool, Tool, ToolChoice
 from frontend.errors import RequestError
 from frontend.lark import TEXT, Lark
 from frontend.tagged_grammar import ArgumentTags, tagged_arguments
+from frontend.thought_grammar import Thought, thought_rule
 from protocol.errors import ErrorCode
 from protocol.messages import Grammar
 
@@ -42,15 +44,6 @@ class ToolCallFormat:
     has_free_text: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Thought:
-    """Reasoning that may come before a call, and its marks. is_open: the prompt has opened it, so it must end."""
-
-    begin: str
-    end: str
-    is_open: bool = False
-
-
 # Of Hermes, and of Qwen's and SmolLM's templates.
 HERMES: Final = ToolCallFormat(begin="<tool_call>\n", end="\n</tool_call>")
 
@@ -58,25 +51,29 @@ HERMES: Final = ToolCallFormat(begin="<tool_call>\n", end="\n</tool_call>")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSetting:
     """What a grammar depends on beside the tools. tokens: ids of the marks that are tokens of their own, which text
-    cannot spell. is_parallel: several calls may follow each other.
+    cannot spell. is_parallel: several calls may follow each other. answer: what a reply may be that need not call.
     """
 
     call_format: ToolCallFormat
     thought: Thought | None = None
     tokens: Mapping[str, int] | None = None
     is_parallel: bool = True
+    answer: Constraint | None = None
 
 
 def tool_grammar(tools: Sequence[Tool], choice: ToolChoice, setting: CallSetting) -> Grammar | None:
     """The reply's grammar; None where the model is free.
 
-    `auto` constrains only if a tool is strict: text is free until a call begins, and the call must fit.
+    `auto` constrains only if a tool is strict: text is free until a call begins, and the call must fit. With an answer
+    the reply is that, or calls.
     Raises RequestError for a choice that the tools, or the format, cannot serve.
     """
     match choice:
         case "none":
             return None
         case "auto":
+            if setting.answer is not None:
+                return _grammar(tools, setting, is_forced=True)
             if not any(tool.is_strict for tool in tools):
                 return None
             if not setting.call_format.has_free_text:
@@ -104,9 +101,10 @@ def _grammar(tools: Sequence[Tool], setting: CallSetting, *, is_forced: bool, is
     more = f"({lark.literal(call_format.separator)} {lark.literal(call_format.begin)} call)*"
     if is_once or call_format.is_single or not setting.is_parallel:
         more = ""
-    thought = _thought(lark, setting.thought)
+    thought = thought_rule(lark, setting.thought)
     if is_forced:
-        lark.rule("start", f"{thought} {lark.literal(mark)} call {more} {end}")
+        answer = "" if setting.answer is None else f"| {answer_rule(lark, setting.answer)}"
+        lark.rule("start", f"{thought} ({lark.literal(mark)} call {more} {end} {answer})")
     else:
         before = lark.text_up_to(mark)
         # Without a section each call has a mark of its own, and text may stand before it.
@@ -117,14 +115,6 @@ def _grammar(tools: Sequence[Tool], setting: CallSetting, *, is_forced: bool, is
     for index, tool in enumerate(tools):
         _add_call(lark, index, tool, call_format, is_bound=tool.is_strict or is_forced)
     return Grammar(kind="lark", text=lark.text())
-
-
-def _thought(lark: Lark, thought: Thought | None) -> str:
-    """Reasoning up to its end, and the white space behind it; the begin only where the prompt has not written it."""
-    if thought is None:
-        return ""
-    lark.rule("thought", f"{lark.text_through(thought.end)} SPACE")
-    return "thought" if thought.is_open else f"({lark.literal(thought.begin)} thought)?"
 
 
 def _add_call(lark: Lark, index: int, tool: Tool, call_format: ToolCallFormat, *, is_bound: bool) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from frontend.dialects.base import ChatPrompt, Constraint, Generation, NamedTool, TextPrompt, Tool, ToolUse
+from frontend.dialects.base import ChatPrompt, Generation, NamedTool, TextPrompt, Tool, ToolUse
 from frontend.errors import RequestError
 from frontend.model_text import ModelText, Parsers, load_model_text
 from frontend.parsers.registry import REASONING_FORMATS, TOOL_FORMATS
 from frontend.reply_form import constrained, described_tool, rendered, reply_form, unread_fields
 from frontend.text.structure import PLAIN_TEXT
 from protocol.errors import ErrorCode
-from protocol.messages import BosRule, Grammar
+from protocol.messages import BosRule
 from tests.fakes.tokenizer_folder import CHAT_TEMPLATE, build_tokenizer_folder
 from tests.fakes.tools import NOW, WEATHER
 
@@ -196,16 +196,12 @@ def test_fields_that_the_template_does_not_read_are_named(tmp_path: Path) -> Non
     ],
 )
 def test_a_choice_is_a_grammar(tmp_path: Path, tools: ToolUse, field: str) -> None:
-    """Named after the field that asked for it; with another constraint it is refused."""
+    """Named after the field that asked for it."""
     text = model(tmp_path, WITH_TOOLS)
     generation = chat(tools=tools)
     constraint = constrained(generation, form_of(generation, text), text).constraint
     assert constraint is not None
     assert (constraint.field, constraint.grammar.kind) == (field, "lark")
-    other = Constraint("guided_regex", Grammar(kind="regex", text="a"))
-    both = chat(tools=tools, constraint=other)
-    with pytest.raises(RequestError, match="both constrain"):
-        constrained(both, form_of(both, text), text)
 
 
 def test_a_free_choice_is_no_grammar(tmp_path: Path) -> None:

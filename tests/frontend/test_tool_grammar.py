@@ -7,7 +7,8 @@ import pytest
 
 from frontend.dialects.base import NamedTool, Tool, ToolChoice
 from frontend.errors import RequestError
-from frontend.tool_grammar import HERMES, CallSetting, Thought, ToolCallFormat, tool_grammar
+from frontend.thought_grammar import Thought
+from frontend.tool_grammar import HERMES, CallSetting, ToolCallFormat, tool_grammar
 from protocol.errors import ErrorCode
 from tests.fakes.grammars import takes
 

@@ -9,7 +9,8 @@ from tokenizers import AddedToken, Tokenizer
 
 from bench.tiny_tokenizer import write_tiny_tokenizer
 from frontend.parsers.registry import TOOL_FORMATS, formats_of
-from frontend.tool_grammar import CallSetting, Thought, tool_grammar
+from frontend.thought_grammar import Thought
+from frontend.tool_grammar import CallSetting, tool_grammar
 from tests.frontend.parsers.generated_calls import TOOLS, Call, templates, written
 
 TEMPLATES = templates()

@@ -1,4 +1,4 @@
-"""Routes that tell of the server: probes, statistics, models. None asks the engine anything: they read its last status.
+"""Routes that tell of the server: probes and statistics. None asks the engine anything: they read its last status.
 
 Owns no state.
 """
@@ -11,9 +11,8 @@ import msgspec
 from aiohttp import web
 
 from frontend.parsers.registry import NO_FORMATS
-from frontend.parts import PARTS, FrontendParts
-from frontend.submission import resolve_model, served_models
-from protocol.messages import CancelReason, Limits, ModelFacts
+from frontend.parts import PARTS
+from protocol.messages import CancelReason, Limits
 from protocol.status import EngineStatus
 
 
@@ -59,23 +58,6 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     frontend: FrontendFacts
 
 
-class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One model, as OpenAI lists it; max_model_len: context length in tokens, under vLLM's name."""
-
-    id: str
-    object: Literal["model"] = "model"
-    created: int
-    owned_by: str = "convoy"
-    max_model_len: int
-
-
-class ModelList(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of /v1/models."""
-
-    object: Literal["list"] = "list"
-    data: list[ModelEntry]
-
-
 async def livez(request: web.Request) -> web.Response:
     """This process answers."""
     del request
@@ -115,31 +97,6 @@ async def stats(request: web.Request) -> web.Response:
     )
     limits = client.facts.limits if client.facts is not None else None
     return _json(Stats(engine=client.status, engine_silent_s=client.silent_s, limits=limits, frontend=facts))
-
-
-async def models(request: web.Request) -> web.Response:
-    """Every name this frontend serves its model under."""
-    parts = request.app[PARTS]
-    facts = await _facts(parts)
-    names = served_models(facts, parts.settings.served_model_name, parts.client.adapters)
-    return _json(ModelList(data=[_entry(name, facts, parts) for name in names]))
-
-
-async def model(request: web.Request) -> web.Response:
-    """One name. Raises RequestError(MODEL_NOT_FOUND)."""
-    parts = request.app[PARTS]
-    facts = await _facts(parts)
-    name = resolve_model(request.match_info["id"], facts, parts.settings.served_model_name, parts.client.adapters)
-    return _json(_entry(name, facts, parts))
-
-
-async def _facts(parts: FrontendParts) -> ModelFacts:
-    facts = parts.client.facts
-    return facts if facts is not None else (await parts.client.wait_ready(parts.settings.engine_wait_s)).facts
-
-
-def _entry(name: str, facts: ModelFacts, parts: FrontendParts) -> ModelEntry:
-    return ModelEntry(id=name, created=parts.created, max_model_len=facts.context_length)
 
 
 def _json(body: msgspec.Struct, status: int = 200) -> web.Response:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 from aiohttp import web
 
-from frontend import admin, prometheus, responses, tokenizing
+from frontend import admin, models, prometheus, responses, tokenizing
 from frontend.access import ACCESS, access_rules, admit, answer_later, preflight_headers, tell_origin
 from frontend.dialects.anthropic_errors import ANTHROPIC_ENVELOPE
 from frontend.errors import OPENAI_ENVELOPE, Envelope
@@ -16,6 +16,7 @@ from frontend.openapi import DOCUMENT, document, openapi
 from frontend.page.document import page
 from frontend.parts import PARTS, FrontendParts
 from frontend.response_shelf import shelf_context
+from frontend.token_count import count_tokens
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -41,8 +42,9 @@ ROUTES: Final = (
     Route("POST", ("/tokenize", "/v1/tokenize"), tokenizing.tokenize),
     Route("POST", ("/detokenize", "/v1/detokenize"), tokenizing.detokenize),
     Route("POST", ("/apply-template", "/v1/apply-template"), tokenizing.apply_template),
-    Route("GET", ("/v1/models", "/models"), admin.models),
-    Route("GET", ("/v1/models/{id:.+}", "/models/{id:.+}"), admin.model),
+    Route("POST", ("/v1/messages/count_tokens", "/messages/count_tokens"), count_tokens, ANTHROPIC_ENVELOPE),
+    Route("GET", ("/v1/models", "/models"), models.list_models),
+    Route("GET", ("/v1/models/{id:.+}", "/models/{id:.+}"), models.show_model),
     Route("GET", ("/livez",), admin.livez),
     Route("GET", ("/readyz",), admin.readyz),
     Route("GET", ("/health",), admin.health),

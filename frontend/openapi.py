@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from aiohttp import web
 
-from frontend import admin, responses, tokenizing
+from frontend import admin, models, responses, tokenizing
 from frontend.dialects.anthropic import ANTHROPIC_FIELDS
 from frontend.dialects.anthropic_errors import MessageErrorBody
 from frontend.dialects.fields import FieldTable
@@ -20,6 +20,7 @@ from frontend.dialects.openai_responses import RESPONSES_FIELDS
 from frontend.dialects.openai_responses_objects import ResponseBody
 from frontend.errors import ErrorBody
 from frontend.field_schemas import Schema, table_schema
+from frontend.token_count import TokenCount
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _VERSION: Final = "3.1.0"
@@ -58,6 +59,13 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         error=MessageErrorBody,
         has_stream=True,
     ),
+    "POST /v1/messages/count_tokens": Operation(
+        "Anthropic's: how many tokens a prompt has",
+        TokenCount,
+        fields=ANTHROPIC_FIELDS,
+        required=("messages",),
+        error=MessageErrorBody,
+    ),
     "POST /v1/responses": Operation(
         "OpenAI's: a response, which may go on from a stored one",
         ResponseBody,
@@ -80,8 +88,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "POST /apply-template": Operation(
         "Messages to the prompt's text", tokenizing.RenderedChat, fields=CHAT_FIELDS, required=("messages",)
     ),
-    "GET /v1/models": Operation("What is served", admin.ModelList),
-    "GET /v1/models/{id:.+}": Operation("One name that is served", admin.ModelEntry),
+    "GET /v1/models": Operation("What is served", models.ModelList),
+    "GET /v1/models/{id:.+}": Operation("One name that is served", models.ModelEntry),
     "GET /livez": Operation("The frontend lives", admin.Health),
     "GET /readyz": Operation("A request would be served now", admin.Readiness),
     "GET /health": Operation("mlx_lm.server's probe", admin.Health),

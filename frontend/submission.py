@@ -79,6 +79,11 @@ def prompt_ids(
     return [_checked(_tokenised(prompt, text, facts, tools), prompt, facts) for prompt in prompts]
 
 
+def prompt_length(generation: Generation, text: ModelText) -> int:
+    """Tokens of a request's prompts, however long they are. Raises RequestError for what cannot be rendered."""
+    return sum(len(_tokenised(prompt, text, None, generation.tools)) for prompt in generation.prompts)
+
+
 def build_submits(generation: Generation, prompts: Sequence[list[int]], plan: SubmitPlan) -> list[Submit]:
     """The rows of each prompt, prompt after prompt: a prompt's rows are one group, which the engine prefills once."""
     submits: list[Submit] = []
@@ -174,7 +179,7 @@ def clamped(max_tokens: int | None, prompt_tokens: int, facts: ModelFacts) -> in
     return None if max_tokens is None else min(max_tokens, facts.context_length - prompt_tokens)
 
 
-def _tokenised(prompt: Prompt, text: ModelText, facts: ModelFacts, tools: ToolUse | None) -> list[int]:
+def _tokenised(prompt: Prompt, text: ModelText, facts: ModelFacts | None, tools: ToolUse | None) -> list[int]:
     match prompt:
         case ChatPrompt():
             try:
@@ -192,8 +197,10 @@ def _tokenised(prompt: Prompt, text: ModelText, facts: ModelFacts, tools: ToolUs
             return list(ids)
 
 
-def _check_length(rendered: str, prompt: Prompt, text: ModelText, facts: ModelFacts) -> None:
+def _check_length(rendered: str, prompt: Prompt, text: ModelText, facts: ModelFacts | None) -> None:
     """A text that is too long in any case is refused at once: tokenising it could take minutes."""
+    if facts is None:
+        return
     fewest = 0 if text.limits is None else text.limits.fewest_tokens(rendered)
     if fewest >= facts.context_length:
         raise PromptTooLongError(fewest, facts.context_length, _param(prompt), is_least=True)

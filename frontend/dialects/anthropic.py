@@ -111,17 +111,18 @@ def parse_message(body: object) -> Generation:
     ignored = check_fields(fields, ANTHROPIC_FIELDS)
     read = read_prompt(fields)
     tools, in_tools = read_tools(fields, read.tool_changes)
-    if tools is not None and tools.choice != "none":
-        raise RequestError(ErrorCode.UNSUPPORTED, "`tools` are not supported yet: leave them out", "tools")
     thinking, in_thinking = _thinking(fields)
     output, in_output = _output_config(fields)
+    effort = _effort(output)
+    asked_by = {"thinking": tuple(thinking), "output_config.effort": tuple(effort)}
+    asked_by = {name: variables for name, variables in asked_by.items() if variables}
     min_tokens = read_integer(fields, "min_tokens", Bounds(0, 2**53)) or 0
     max_tokens = read_integer(fields, "max_tokens", _COUNT)
     if max_tokens is not None and min_tokens > max_tokens:
         raise wrong("min_tokens", min_tokens, f"at most the {max_tokens} tokens that are asked for")
     return Generation(
         model=read_text(fields, "model"),
-        prompts=(replace(read.prompt, variables={**thinking, **_effort(output)}),),
+        prompts=(replace(read.prompt, variables={**thinking, **effort}, asked_by=asked_by),),
         sampling=read_sampling(fields),
         max_tokens=max_tokens,
         seed=read_integer(fields, "seed", _INT64),

@@ -164,7 +164,7 @@ class MessageFramer:
                 reason = "model_context_window_exceeded" if is_context else "max_tokens"
             case _ as never:
                 assert_never(never)
-        return Stop(stop_reason=reason, stop_sequence=self._end.stop)
+        return Stop(stop_reason=reason, stop_sequence=self._end.stop if reason == "stop_sequence" else None)
 
 
 def message_reply(facts: ReplyFacts, generation: Generation, choices: list[WholeChoice], usage: Usage) -> MessageBody:

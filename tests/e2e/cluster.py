@@ -109,6 +109,11 @@ def stats(url: str) -> dict[str, Any]:
         return json.loads(response.read())
 
 
+def cancels_of(found: dict[str, Any]) -> int:
+    """Cancels that this frontend has sent for clients that went; the engine tells its own counts a little later."""
+    return found["frontend"]["cancels_sent"].get("gone", 0)
+
+
 def wait_stats(url: str, is_seen: Callable[[dict[str, Any]], bool], what: str, limit_s: float = 60.0) -> dict[str, Any]:
     """The first /stats for which is_seen() holds."""
     deadline_s = time.monotonic() + limit_s

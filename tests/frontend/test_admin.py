@@ -1,4 +1,4 @@
-"""Probes, statistics, models, and what unknown routes and methods get."""
+"""Probes, statistics, and what unknown routes and methods get."""
 
 from pathlib import Path
 
@@ -29,20 +29,6 @@ async def test_stats_tell_engine_and_frontend(runtime_dir: Path) -> None:
         assert stats["frontend"]["requests_total"] == 1
         assert stats["frontend"]["cancels_sent"] == {"stop": 1}
         assert stats["frontend"]["listens"] == [served.url]
-
-
-async def test_models(runtime_dir: Path) -> None:
-    """The list names what is served, and each name can be asked for; another is 404."""
-    async with serving(runtime_dir, {"served_model_name": ("org/mine", "*")}, model_id="fake") as served:
-        for path in ("/v1/models", "/models"):
-            status, listed = await served.get(path)
-            assert (status, listed["object"]) == (200, "list")
-            assert [entry["id"] for entry in listed["data"]] == ["fake", "org/mine"]
-            assert {entry["max_model_len"] for entry in listed["data"]} == {2_048}
-        assert (await served.get("/v1/models/org/mine"))[1]["id"] == "org/mine"
-    async with serving(runtime_dir, model_id="fake") as served:
-        status, error = await served.get("/v1/models/gpt-4")
-        assert (status, error["error"]["code"]) == (404, "model_not_found")
 
 
 async def test_unknown_route_and_method(runtime_dir: Path) -> None:

@@ -1,0 +1,70 @@
+"""The list of models: OpenAI's and Anthropic's fields in one body, in pages where a client asks for them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.serving import Served, serving
+
+
+@pytest.fixture
+async def served(runtime_dir: Path) -> AsyncIterator[Served]:
+    """A model with three names."""
+    async with serving(runtime_dir, {"served_model_name": ("org/mine", "*", "third")}, model_id="fake") as found:
+        yield found
+
+
+async def test_models(served: Served) -> None:
+    """The list names what is served, and each name can be asked for."""
+    for path in ("/v1/models", "/models"):
+        status, listed = await served.get(path)
+        assert (status, listed["object"]) == (200, "list")
+        assert [entry["id"] for entry in listed["data"]] == ["fake", "org/mine", "third"]
+        assert {entry["max_model_len"] for entry in listed["data"]} == {2_048}
+    assert (await served.get("/v1/models/org/mine"))[1] == listed["data"][1]
+
+
+async def test_anthropics_fields(served: Served) -> None:
+    """Beside OpenAI's, in every entry and in the list."""
+    _, listed = await served.get("/v1/models")
+    entry = listed["data"][0]
+    assert (entry["type"], entry["display_name"], entry["lifecycle"]) == ("model", "fake", "active")
+    assert entry["created_at"].endswith("Z")
+    assert (entry["max_input_tokens"], entry["max_tokens"]) == (2_048, 2_048)
+    assert (listed["has_more"], listed["first_id"], listed["last_id"]) == (False, "fake", "third")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected", "has_more"),
+    [
+        ("limit=2", ["fake", "org/mine"], True),
+        ("limit=2&after_id=org/mine", ["third"], False),
+        ("after_id=third", [], False),
+        ("limit=1&before_id=third", ["org/mine"], True),
+        ("before_id=org/mine", ["fake"], False),
+        ("limit=1000", ["fake", "org/mine", "third"], False),
+    ],
+)
+async def test_pages(served: Served, query: str, expected: list[str], has_more: bool) -> None:
+    """As Anthropic's clients walk through them."""
+    status, listed = await served.get(f"/v1/models?{query}")
+    assert (status, [entry["id"] for entry in listed["data"]], listed["has_more"]) == (200, expected, has_more)
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "limit=" + "9" * 5_000, "after_id=nobody"])
+async def test_a_page_that_cannot_be_is_refused(served: Served, query: str) -> None:
+    """By the name of what is wrong."""
+    status, error = await served.get(f"/v1/models?{query}")
+    assert (status, error["error"]["param"]) == (400, query.partition("=")[0])
+
+
+async def test_an_unknown_model_is_told_in_the_clients_words(runtime_dir: Path) -> None:
+    """404 in OpenAI's envelope, and in Anthropic's for whoever sends its version header."""
+    async with serving(runtime_dir, model_id="fake") as served:
+        status, error = await served.get("/v1/models/gpt-4")
+        assert (status, error["error"]["code"]) == (404, "model_not_found")
+        headers = {"anthropic-version": "2023-06-01"}
+        async with served.session.get(served.url + "/v1/models/gpt-4", headers=headers) as response:
+            error = await response.json()
+            assert (response.status, error["error"]["type"]) == (404, "not_found_error")

@@ -1,0 +1,67 @@
+"""The token count: that of the prompt which a reply to the same body would have, however long it is."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frontend import token_count
+from frontend.dialects.base import Generation
+from frontend.model_text import ModelText
+from frontend.submission import prompt_length
+from tests.fakes.serving import serving
+
+MESSAGES, COUNT = "/v1/messages", "/v1/messages/count_tokens"
+
+
+def body(text: str, **fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}], **fields}
+
+
+@pytest.mark.parametrize("path", [COUNT, "/messages/count_tokens", f"{COUNT}?beta=true"])
+async def test_the_count_is_what_a_reply_reports(runtime_dir: Path, path: str) -> None:
+    """Exactly, with a system prompt and a beginning of the reply."""
+    turns = [{"role": "user", "content": "Which 🦊?"}, {"role": "assistant", "content": "It is"}]
+    asked = {"system": [{"type": "text", "text": "Be brief."}], "messages": turns}
+    async with serving(runtime_dir) as served:
+        _, reply = await served.answer(MESSAGES, {**asked, "max_tokens": 1})
+        assert await served.answer(path, asked) == (200, {"input_tokens": reply["usage"]["input_tokens"]})
+        assert len(served.engine.submits()) == 1
+
+
+async def test_a_prompt_over_the_context_is_counted(runtime_dir: Path) -> None:
+    """It is why clients ask."""
+    async with serving(runtime_dir, context_length=50) as served:
+        status, reply = await served.answer(COUNT, body("word " * 3_000))
+        assert status == 200
+        assert reply["input_tokens"] > 3_000
+        assert (await served.answer(MESSAGES, body("word " * 3_000)))[0] == 400
+
+
+async def test_long_prompts_are_counted_beside_the_event_loop(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokenising one takes longer than other requests can wait."""
+    threads: list[bool] = []
+
+    def recording(generation: Generation, text: ModelText) -> int:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return prompt_length(generation, text)
+
+    monkeypatch.setattr(token_count, "prompt_length", recording)
+    async with serving(runtime_dir) as served:
+        for text in ("short", "long " * 1_000):
+            assert (await served.answer(COUNT, body(text)))[0] == 200
+    assert threads == [True, False]
+
+
+async def test_what_is_wrong_is_told_as_by_the_other_route(runtime_dir: Path) -> None:
+    """Fields, models, methods; what is ignored is named."""
+    async with serving(runtime_dir) as served:
+        status, error = await served.answer(COUNT, {"messages": []})
+        assert (status, error["error"]["type"]) == (400, "invalid_request_error")
+        status, error = await served.answer(COUNT, body("x", model="claude-x"))
+        assert (status, error["error"]["type"]) == (404, "not_found_error")
+        async with await served.post(COUNT, body("x", zebra=1)) as response:
+            assert (response.status, response.headers["x-convoy-ignored"]) == (200, "zebra")

@@ -28,7 +28,9 @@ async def test_chat_stream_in_order(runtime_dir: Path) -> None:
         assert events[-1] == "[DONE]"
         assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
         assert events[-2]["choices"] == []
-        assert events[-2]["usage"]["completion_tokens"] == len(events) - 3
+        # With the end's; how many tokens a frame tells depends on how busy the machine is.
+        expected = len(served.engine._tokenizer.encode("fox abc").ids) + 1
+        assert events[-2]["usage"]["completion_tokens"] == expected
         choices = [event["choices"][0] for event in events[:-2]]
         assert "".join(choice["delta"].get("content", "") for choice in choices) == "fox abc"
         assert [choice["finish_reason"] for choice in choices if choice["finish_reason"]] == ["stop"]

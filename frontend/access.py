@@ -23,7 +23,7 @@ OPEN_PATHS: Final = frozenset({"/livez", "/readyz", "/health"})
 _KEYLESS_PATHS: Final = frozenset({"/"})
 ANY_ORIGIN: Final = "*"
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_EXPOSED: Final = "x-request-id, x-convoy-ignored, retry-after"
+_EXPOSED: Final = "x-request-id, request-id, x-convoy-ignored, retry-after"
 _PREFLIGHT_MAX_AGE_S: Final = "600"
 # Names that no public name server can point here: reserved ones, and those of one word.
 _PRIVATE_SUFFIXES: Final = (".localhost", ".internal")

@@ -119,3 +119,34 @@ async def test_a_schema_is_parsed(cluster: Cluster, client: AsyncAnthropic) -> N
         **{**ASKED, "max_tokens": 30}, output_config={"format": {"type": "json_schema", "schema": schema}}
     )
     assert cluster.kind == "fake" or message.content[0].text == '{"n":7}'  # type: ignore[union-attr]
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "enum": ["Oslo", "Rome"]}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+TOOL: Any = {"name": "weather", "description": "Tells the weather in a city.", "input_schema": SCHEMA}
+
+
+async def test_a_tool_round_trip(cluster: Cluster, client: AsyncAnthropic) -> None:
+    """A call that must come, streamed and whole; its result goes back, and the model answers."""
+    if cluster.kind == "fake":
+        pytest.skip("its tokenizer of 400 tokens makes the tools longer than the context; see test_messages_tools")
+    turns: list[Any] = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    asked: Any = {"model": MODEL_ID, "max_tokens": 120, "tools": [TOOL]}
+    asked |= {"tool_choice": {"type": "tool", "name": "weather"}}
+    first = await client.messages.create(**asked, messages=turns)
+    async with client.messages.stream(**asked, messages=turns) as stream:
+        streamed = await stream.get_final_message()
+    for message in (first, streamed):
+        assert message.stop_reason == "tool_use"
+        (call,) = [block for block in message.content if block.type == "tool_use"]
+        assert (call.name, call.input) in [("weather", {"city": city}) for city in ("Oslo", "Rome")]
+    turns.append({"role": "assistant", "content": [block.model_dump() for block in streamed.content]})
+    turns.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "rain"}]})
+    answer = await client.messages.create(model=MODEL_ID, max_tokens=8, tools=[TOOL], messages=turns)
+    assert answer.stop_reason in ("max_tokens", "end_turn")
+    count = await client.messages.count_tokens(model=MODEL_ID, tools=[TOOL], messages=turns)
+    assert count.input_tokens == answer.usage.input_tokens

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from frontend.dialects.anthropic import parse_message
-from frontend.dialects.base import AskedSampling, ChatPrompt, Constraint, Generation
+from frontend.dialects.base import AskedSampling, ChatPrompt, Constraint, Generation, Tool, ToolUse
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 from protocol.messages import Grammar
@@ -94,11 +94,41 @@ def test_effort_reaches_the_template(effort: str, expected: str) -> None:
     assert variables(output_config={"effort": effort}) == {"reasoning_effort": expected}
 
 
-def test_thinking_can_be_hidden() -> None:
-    """display omitted keeps it from the client; any other word is an error."""
-    assert parsed(thinking={"type": "adaptive", "display": "omitted"}).hides_reasoning is True
-    assert parsed(thinking={"type": "adaptive", "display": "summarized"}).hides_reasoning is False
-    assert refused(thinking={"type": "adaptive", "display": "half"}).param == "thinking.display"
+def test_fields_for_the_template_are_told_where_it_does_not_read_them() -> None:
+    """Each with the variables that it sets."""
+    (prompt,) = parsed(thinking={"type": "adaptive"}, output_config={"effort": "low"}).prompts
+    assert isinstance(prompt, ChatPrompt)
+    assert prompt.asked_by == {
+        "thinking": ("enable_thinking", "thinking"),
+        "output_config.effort": ("reasoning_effort",),
+    }
+
+
+def test_tools_arrive() -> None:
+    """Those that are offered at the conversation's end, with the choice among them."""
+    tool = {"name": "look", "input_schema": {"type": "object"}}
+    choice = {"type": "any", "disable_parallel_tool_use": True}
+    expected = Tool(name="look", parameters={"type": "object"})
+    assert parsed(tools=[tool, {**tool, "name": "later", "defer_loading": True}], tool_choice=choice).tools == ToolUse(
+        tools=(expected,), choice="required", is_parallel=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("display", "is_hidden", "ignored"),
+    [
+        (None, False, ()),
+        ("summarized", False, ()),
+        ("updates", False, ()),
+        ("omitted", True, ()),
+        ("in_colour", False, ("thinking.display",)),
+    ],
+)
+def test_thinking_can_be_hidden(display: str | None, is_hidden: bool, ignored: tuple[str, ...]) -> None:
+    """display omitted keeps it from the client; a word that nobody knows is named."""
+    generation = parsed(thinking={"type": "adaptive", "display": display})
+    assert (generation.hides_reasoning, generation.ignored) == (is_hidden, ignored)
+    assert refused(thinking={"type": "adaptive", "display": 1}).param == "thinking.display"
 
 
 @pytest.mark.parametrize("place", ["output_config.format", "output_format"])

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from frontend.dialects.base import ChatPrompt, Generation, Prompt, TextPrompt, TokensPrompt, ToolUse
 from frontend.errors import PromptTooLongError, RequestError
 from frontend.model_text import ModelText
@@ -19,6 +21,8 @@ from protocol.sampling import Sampling
 
 ANY_NAME = "*"
 MAX_CHOICES: Final = 1_024
+_COUNTED_CONTEXTS: Final = 4
+_COUNTED_TOKENS: Final = 32_768
 _SEED_BITS: Final = 63
 _SEED_MASK: Final = 2**_SEED_BITS - 1
 _LOW_WORD: Final = 2**32 - 1
@@ -79,9 +83,14 @@ def prompt_ids(
     return [_checked(_tokenised(prompt, text, facts, tools), prompt, facts) for prompt in prompts]
 
 
-def prompt_length(generation: Generation, text: ModelText) -> int:
-    """Tokens of a request's prompts, however long they are. Raises RequestError for what cannot be rendered."""
-    return sum(len(_tokenised(prompt, text, None, generation.tools)) for prompt in generation.prompts)
+def prompt_length(generation: Generation, text: ModelText, facts: ModelFacts) -> int:
+    """Tokens of a request's prompts, also of those over the context. Raises RequestError for what cannot be rendered.
+
+    One that is over it many times is refused: 16 MiB of text took 40 s and 2.8 GB, to say no more than that.
+    """
+    most = max(_COUNTED_CONTEXTS * facts.context_length, _COUNTED_TOKENS)
+    wide = msgspec.structs.replace(facts, context_length=most)
+    return sum(len(_tokenised(prompt, text, wide, generation.tools)) for prompt in generation.prompts)
 
 
 def build_submits(generation: Generation, prompts: Sequence[list[int]], plan: SubmitPlan) -> list[Submit]:
@@ -179,7 +188,7 @@ def clamped(max_tokens: int | None, prompt_tokens: int, facts: ModelFacts) -> in
     return None if max_tokens is None else min(max_tokens, facts.context_length - prompt_tokens)
 
 
-def _tokenised(prompt: Prompt, text: ModelText, facts: ModelFacts | None, tools: ToolUse | None) -> list[int]:
+def _tokenised(prompt: Prompt, text: ModelText, facts: ModelFacts, tools: ToolUse | None) -> list[int]:
     match prompt:
         case ChatPrompt():
             try:
@@ -197,10 +206,8 @@ def _tokenised(prompt: Prompt, text: ModelText, facts: ModelFacts | None, tools:
             return list(ids)
 
 
-def _check_length(rendered: str, prompt: Prompt, text: ModelText, facts: ModelFacts | None) -> None:
+def _check_length(rendered: str, prompt: Prompt, text: ModelText, facts: ModelFacts) -> None:
     """A text that is too long in any case is refused at once: tokenising it could take minutes."""
-    if facts is None:
-        return
     fewest = 0 if text.limits is None else text.limits.fewest_tokens(rendered)
     if fewest >= facts.context_length:
         raise PromptTooLongError(fewest, facts.context_length, _param(prompt), is_least=True)

@@ -24,7 +24,7 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def count_tokens(request: web.Request) -> web.Response:
-    """The count, also of a prompt that is longer than the context."""
+    """The count, also of a prompt over the context, up to four times."""
     parts = request.app[PARTS]
     body = await read_body(request)
     generation = await parsed_body(body, parse_message)
@@ -32,7 +32,7 @@ async def count_tokens(request: web.Request) -> web.Response:
     resolve_model(generation.model, engine.facts, parts.settings.served_model_name, parts.client.adapters)
 
     def count() -> int:
-        return prompt_length(generation, engine.text)
+        return prompt_length(generation, engine.text, engine.facts)
 
     tokens = count() if len(body) <= _INLINE_BODY_BYTES else await asyncio.to_thread(count)
     reply = msgspec.json.encode(TokenCount(input_tokens=tokens))

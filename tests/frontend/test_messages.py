@@ -140,6 +140,15 @@ async def test_routes_and_methods_are_told_in_the_clients_words(runtime_dir: Pat
         assert (status, reply["error"]["code"]) == (404, "not_found")
 
 
+async def test_a_key_is_asked_for_in_the_clients_words(runtime_dir: Path) -> None:
+    """Where the server wants one: 401, and any of Anthropic's ways to send it."""
+    async with serving(runtime_dir, keys=["alpha"]) as served:
+        status, reply = await served.answer(MESSAGES, ask("!echo x"), headers={"x-api-key": "beta"})
+        assert (status, reply["error"]["type"]) == (401, "authentication_error")
+        for headers in ({"x-api-key": "alpha"}, {"authorization": "Bearer alpha"}):
+            assert (await served.answer(MESSAGES, ask("!echo x"), headers=headers))[0] == 200
+
+
 async def test_headers_of_anthropics_clients_are_taken(runtime_dir: Path) -> None:
     """Version, betas and a key change nothing; the request's id comes back under both names, streamed or not."""
     headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "a,b", "x-api-key": "any", "x-request-id": "r-1"}

@@ -10,6 +10,7 @@ from frontend import token_count
 from frontend.dialects.base import Generation
 from frontend.model_text import ModelText
 from frontend.submission import prompt_length
+from protocol.messages import ModelFacts
 from tests.fakes.serving import serving
 
 MESSAGES, COUNT = "/v1/messages", "/v1/messages/count_tokens"
@@ -39,15 +40,24 @@ async def test_a_prompt_over_the_context_is_counted(runtime_dir: Path) -> None:
         assert (await served.answer(MESSAGES, body("word " * 3_000)))[0] == 400
 
 
+async def test_a_prompt_over_the_context_many_times_is_refused(runtime_dir: Path) -> None:
+    """Before it is tokenised, which would take minutes and gigabytes."""
+    async with serving(runtime_dir) as served:
+        status, error = await served.answer(COUNT, body("word " * 200_000))
+        assert (status, error["error"]["type"]) == (400, "invalid_request_error")
+        assert error["error"]["message"].startswith("prompt is too long: ")
+        assert error["error"]["message"].endswith(" > 32768 maximum")
+
+
 async def test_long_prompts_are_counted_beside_the_event_loop(
     runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tokenising one takes longer than other requests can wait."""
     threads: list[bool] = []
 
-    def recording(generation: Generation, text: ModelText) -> int:
+    def recording(generation: Generation, text: ModelText, facts: ModelFacts) -> int:
         threads.append(threading.current_thread() is threading.main_thread())
-        return prompt_length(generation, text)
+        return prompt_length(generation, text, facts)
 
     monkeypatch.setattr(token_count, "prompt_length", recording)
     async with serving(runtime_dir) as served:

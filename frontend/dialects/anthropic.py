@@ -78,6 +78,7 @@ ANTHROPIC_FIELDS: Final[FieldTable] = {
     "mcp_servers": NeutralOnly(([],), _NOT_HERE),
     "compaction": NeutralOnly(advice=_NOT_HERE),
     "thread": NeutralOnly(advice=_NOT_HERE),
+    "adapters": NeutralOnly(advice="send the adapter's name as the model"),
     "n": NeutralOnly((1,)),
     "stop": NeutralOnly(advice="send it as stop_sequences"),
     "response_format": NeutralOnly(({"type": "text"},), "send it as output_config.format"),

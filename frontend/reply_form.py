@@ -15,7 +15,7 @@ from frontend.model_text import ModelText
 from frontend.parsers.base import ReasoningFormat, ToolFormat
 from frontend.parsers.tools.hermes import HERMES
 from frontend.text.structure import ReplyForm
-from frontend.text.tool_preamble import with_system_in_user, with_tools_as_text
+from frontend.text.tool_preamble import has_calls, with_calls_as_text, with_system_in_user, with_tools_as_text
 from frontend.thought_grammar import Thought
 from frontend.tool_grammar import CallSetting, tool_grammar
 from protocol.errors import ErrorCode
@@ -33,7 +33,9 @@ def rendered(prompt: ChatPrompt, tools: ToolUse | None, text: ModelText) -> str:
     }
     flags |= prompt.variables
     if tools is None or tools.choice == "none":
-        return text.template.render(_with_short_ids(prompt.messages, text), **flags)
+        is_unknown = "tools" not in text.template.reads and has_calls(prompt.messages)
+        messages = with_calls_as_text(prompt.messages) if is_unknown else _with_short_ids(prompt.messages, text)
+        return text.template.render(messages, **flags)
     described = [described_tool(tool) for tool in tools.tools]
     if "tools" in text.template.reads or not prompt.messages:
         return text.template.render(_with_short_ids(prompt.messages, text), tools=described, **flags)

@@ -24,11 +24,21 @@ _TAIL: Final = (
 def with_tools_as_text(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The conversation in the roles system, user and assistant alone, its text first telling the tools."""
     preamble = _HEAD + "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools) + _TAIL
-    plain = [_plain(message) for message in messages]
+    plain = with_calls_as_text(messages)
     if plain and plain[0]["role"] == "system":
         head = {**plain[0], "content": f"{plain[0]['content']}\n\n{preamble}".strip()}
-        return [head, *_joined(plain[1:])]
-    return [{"role": "system", "content": preamble}, *_joined(plain)]
+        return [head, *plain[1:]]
+    return [{"role": "system", "content": preamble}, *plain]
+
+
+def with_calls_as_text(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Earlier calls and their results as text: a template that knows no tools leaves them out without a word."""
+    return _joined([_plain(message) for message in messages])
+
+
+def has_calls(messages: Sequence[Message]) -> bool:
+    """Whether a conversation has calls or their results in it."""
+    return any(message["role"] == "tool" or message.get("tool_calls") for message in messages)
 
 
 def with_system_in_user(messages: Sequence[Message]) -> list[dict[str, Any]]:

@@ -52,6 +52,19 @@ def form_of(generation: Generation, text: ModelText) -> Any:
     return reply_form(generation, text.tokenizer.encode_rendered(rendered(prompt, generation.tools, text)), text)
 
 
+@pytest.mark.parametrize("tools", [None, ToolUse(tools=(WEATHER,), choice="none")])
+def test_earlier_calls_are_told_to_a_template_that_knows_none(tmp_path: Path, tools: ToolUse | None) -> None:
+    """Also by a request that offers no tools now; a conversation without calls is left as it is."""
+    function = {"name": "weather", "arguments": {"city": "Oslo"}}
+    calls = {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "type": "function", "function": function}]}
+    result = {"role": "tool", "tool_call_id": "a", "content": "rain"}
+    prompt = rendered(ChatPrompt((USER, calls, result)), tools, model(tmp_path, CHAT_TEMPLATE))
+    assert '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>' in prompt
+    assert "<|im_start|>user\n<tool_response>\nrain\n</tool_response>" in prompt
+    plain = rendered(ChatPrompt((USER, USER)), tools, model(tmp_path, CHAT_TEMPLATE))
+    assert plain.count("<|im_start|>user\nHi<|im_end|>") == 2
+
+
 def test_a_template_with_tools_is_given_them_as_declared(tmp_path: Path) -> None:
     """And its format reads the reply."""
     text = model(tmp_path, WITH_TOOLS)

@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from frontend.errors import RequestError
+from frontend.parsers.registry import NO_FORMATS
 from frontend.parts import PARTS, FrontendParts
 from frontend.submission import resolve_model, served_models
 from protocol.errors import ErrorCode
@@ -20,13 +21,18 @@ _MOST_LISTED: Final = 1_000
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One model. max_model_len: context length in tokens, under vLLM's name; from `type` on, Anthropic's fields."""
+    """One model. max_model_len: context length in tokens, under vLLM's name; from `type` on, Anthropic's fields.
+
+    tool_parser, reasoning_parser: Convoy's own, the formats that replies are read in; None for none, or not yet known.
+    """
 
     id: str
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "convoy"
     max_model_len: int
+    tool_parser: str | None
+    reasoning_parser: str | None
     type: Literal["model"] = "model"
     display_name: str
     created_at: str
@@ -91,10 +97,13 @@ async def _facts(parts: FrontendParts) -> ModelFacts:
 
 
 def _entry(name: str, facts: ModelFacts, parts: FrontendParts) -> ModelEntry:
+    formats = NO_FORMATS if parts.client.ready is None else parts.client.ready.text.formats
     return ModelEntry(
         id=name,
         created=parts.created,
         max_model_len=facts.context_length,
+        tool_parser=formats.tools and formats.tools.name,
+        reasoning_parser=formats.reasoning and formats.reasoning.name,
         display_name=name,
         created_at=datetime.fromtimestamp(parts.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         max_input_tokens=facts.context_length,

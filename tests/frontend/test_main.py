@@ -7,6 +7,7 @@ import socket
 import sys
 from pathlib import Path
 
+import pytest
 from aiohttp import ClientError, ClientSession
 
 from protocol.errors import EXIT_BAD_SETTING
@@ -47,6 +48,16 @@ def test_unknown_option_is_refused(runtime_dir: Path) -> None:
     assert status == EXIT_BAD_SETTING
     assert len(lines) == 1
     assert "--colour" in lines[0]
+
+
+@pytest.mark.parametrize("flag", ["--tool-parser", "--reasoning-parser"])
+def test_an_unknown_parser_is_refused(runtime_dir: Path, flag: str) -> None:
+    """One line that lists those that there are."""
+    status, lines = refusal("--runtime-dir", str(runtime_dir), flag, "hermse")
+    assert status == EXIT_BAD_SETTING
+    assert len(lines) == 1
+    assert f"{flag} hermse: there is no such parser; take none or one of " in lines[0]
+    assert "mistral" in lines[0]
 
 
 def test_busy_port_is_refused(runtime_dir: Path) -> None:

@@ -68,3 +68,17 @@ async def test_an_unknown_model_is_told_in_the_clients_words(runtime_dir: Path) 
         async with served.session.get(served.url + "/v1/models/gpt-4", headers=headers) as response:
             error = await response.json()
             assert (response.status, error["error"]["type"]) == (404, "not_found_error")
+
+
+@pytest.mark.parametrize(
+    ("parsers", "told"),
+    [({}, (None, None)), ({"tool_parser": "hermes", "reasoning_parser": "think"}, ("hermes", "think"))],
+)
+async def test_the_formats_of_replies_are_told(
+    runtime_dir: Path, parsers: dict[str, str], told: tuple[str | None, str | None]
+) -> None:
+    """Here and by /stats: which ones, or that there are none."""
+    async with serving(runtime_dir, parsers) as one:
+        entry = (await one.get("/v1/models"))[1]["data"][0]
+        facts = (await one.get("/stats"))[1]["frontend"]
+        assert [(found["tool_parser"], found["reasoning_parser"]) for found in (entry, facts)] == [told, told]

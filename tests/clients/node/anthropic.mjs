@@ -24,6 +24,18 @@ await report({
     const message = await client.messages.parse(body(asked.json, { max_tokens: 60, output_config: { format: zodOutputFormat(weather) } }));
     return message.parsed_output;
   },
+  async tool() {
+    const tools = [{ name: 'weather', input_schema: z.toJSONSchema(z.object({ city: z.enum(['Oslo', 'Lima']) })) }];
+    const asking = body(asked.call, { max_tokens: 80, tools, tool_choice: { type: asked.is_forced ? 'any' : 'auto', disable_parallel_tool_use: true } });
+    const whole = await client.messages.create(asking);
+    const streamed = await client.messages.stream(asking).finalMessage();
+    const called = streamed.content.find((block) => block.type === 'tool_use');
+    const result = { role: 'user', content: [{ type: 'tool_result', tool_use_id: called.id, content: '-3 degrees' }] };
+    const messages = [...asking.messages, { role: 'assistant', content: streamed.content }, result];
+    const after = await client.messages.create({ ...asking, messages, tool_choice: { type: 'none' } });
+    const plain = (message) => message.content.filter((block) => block.type === 'tool_use').map(({ name, input }) => ({ name, input }));
+    return { whole: plain(whole), streamed: plain(streamed), finish: whole.stop_reason, after: after.stop_reason };
+  },
   async cancel() {
     return cancelled(async () => {
       const stream = await client.messages.create(body(asked.endless, { stream: true, max_tokens: 400 }));

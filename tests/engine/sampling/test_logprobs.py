@@ -141,10 +141,11 @@ def test_long_prompts_are_told_in_pieces_before_the_first_token(monkeypatch: pyt
     driver = LoopDriver(tiny_model("llama"))
     driver.submit("a", prompt_of(250), max_tokens=3, logprobs=LogprobsWanted(of_prompt=True))
     driver.run_until_idle()
-    sizes = [len(delta.prompt_logprobs or ()) for delta in driver.deltas]
-    assert sizes[:3] == [100, 100, 50]
-    assert sum(sizes) == 250
-    assert [len(delta.tokens) for delta in driver.deltas[:3]] == [0, 0, 0]
+    # On a slow machine the prefill's progress is told between them.
+    told = [delta for delta in driver.deltas if delta.prompt_logprobs or delta.tokens]
+    assert [len(delta.prompt_logprobs or ()) for delta in told][:4] == [100, 100, 50, 0]
+    assert sum(len(delta.prompt_logprobs or ()) for delta in told) == 250
+    assert [len(delta.tokens) for delta in told[:3]] == [0, 0, 0]
 
 
 def test_choices_share_the_prefill_and_each_is_told() -> None:

@@ -34,7 +34,7 @@ class Speculator:
         self._row: Row | None = None
         self._caches: list[Any] = []
         self._fed_tokens = 0
-        self._is_unreadable = False
+        self._is_given_up = False
 
     def can_advance(self, group: Group) -> bool:
         """Whether its one row may be guessed at: greedy without other settings, and in caches that can be cut."""
@@ -45,9 +45,8 @@ class Speculator:
             and group.plan.is_argmax
             and row.grammar is None
             and row.submit.logprobs is None
-            and can_trim_prompt_cache(group.caches)
-            and all(_room_tokens(cache) > count for cache in group.caches)
-            and not (row is self._row and self._is_unreadable)
+            and _can_take_back(group.caches, count + 1)
+            and not (row is self._row and self._is_given_up)
         )
 
     def advance(self, model: nn.Module, group: Group, roster: Roster, tally: Tally) -> bool:
@@ -80,9 +79,11 @@ class Speculator:
         """Whether the draft model has read all but at most a chunk of the row; reads one chunk more where not."""
         if row is not self._row:
             self._row, self._caches, self._fed_tokens = row, make_prompt_cache(self._model), 0
-            self._is_unreadable = False
-        self._is_unreadable = max(known[self._fed_tokens :]) >= self._vocabulary_size
-        if self._is_unreadable:
+            self._is_given_up = False
+        unread = known[self._fed_tokens :]
+        can_read = max(unread) < self._vocabulary_size
+        self._is_given_up = not can_read or not _can_take_back(self._caches, len(unread) + MAX_DRAFT_TOKENS)
+        if self._is_given_up:
             return False
         if len(known) - self._fed_tokens <= self._chunk_tokens:
             return True
@@ -100,7 +101,7 @@ class Speculator:
                 return
 
 
-def _room_tokens(cache: Any) -> int:
-    """How many tokens can be taken back later: a sliding window forgets what it overwrites."""
-    window = getattr(cache, "max_size", None)
-    return MAX_DRAFT_TOKENS + 2 if window is None else window - cache.offset
+def _can_take_back(caches: list[Any], tokens: int) -> bool:
+    """Whether so many tokens can be written and cut off again: a window that is full forgets what it overwrites."""
+    windows = [cache for cache in caches if getattr(cache, "max_size", None) is not None]
+    return can_trim_prompt_cache(caches) and all(cache.offset + tokens < cache.max_size for cache in windows)

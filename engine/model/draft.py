@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DraftModel:
-    """vocabulary_size: tokens that it can read and guess."""
+    """vocabulary_size: tokens that both it and the served model know."""
 
     id: str
     model: nn.Module
@@ -43,7 +43,8 @@ def load_draft(settings: Settings, served: LoadedModel) -> DraftModel | None:
             raise _unfit(settings, f"{role} keeps state that cannot be taken back ({_type_of(model)})")
     if not _share_tokens(served.path, path):
         log.warning("draft.other_tokenizer", extra={"draft": str(path), "cost": "few of its guesses will be right"})
-    return DraftModel(settings.draft_model, loaded.model, _vocabulary_size(loaded.model))
+    shared_tokens = min(_vocabulary_size(loaded.model), _vocabulary_size(served.model))
+    return DraftModel(settings.draft_model, loaded.model, shared_tokens)
 
 
 def _can_trim(model: nn.Module) -> bool:

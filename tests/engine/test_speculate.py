@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.models import fresh_model, prompt_of, tiny_model  # isort: skip  # before MLX
+from tests.parity.architectures import random_model  # isort: skip
 
 import mlx.nn as nn
 from mlx.utils import tree_map
@@ -178,3 +179,28 @@ def test_a_replayed_row_goes_on() -> None:
     run.submit("a", prompt_of(7), max_tokens=TOKENS, generated=pack_ids(said[:20]))
     run.run_until_idle()
     assert run.tokens("a") == said[20:]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 6])
+def test_a_sliding_window_is_guessed_at_only_while_it_has_room(count: int) -> None:
+    """A window that is full forgets what a wrong guess overwrote: at every length up to and past the wrap."""
+    served = random_model("gemma3_text")
+    for length in range(1, 10):
+        said = []
+        for draft in (None, DRAFTS["a stranger"]):
+            speculator = None if draft is None else Speculator(DraftModel("d", draft, 256), count, 16)
+            run = LoopDriver(served, facts_of(served), speculator=speculator)
+            run.submit("a", prompt_of(length), max_tokens=20)
+            run.run_until_idle()
+            said.append(run.tokens("a"))
+        assert said[1] == said[0], (length, count)
+
+
+def test_a_draft_with_a_window_is_given_up_before_it_forgets() -> None:
+    """Rejected guesses never stay in its context."""
+    speculator = Speculator(DraftModel("d", random_model("gemma3_text"), 256), 4, 16)
+    run = LoopDriver(tiny_model("llama"), facts_of(tiny_model("llama")), speculator=speculator)
+    run.submit("a", prompt_of(5), max_tokens=TOKENS)
+    run.run_until_idle()
+    assert run.tokens("a") == alone(prompt_of(5))
+    assert {cache.offset for cache in speculator._caches if hasattr(cache, "max_size")} <= set(range(8))

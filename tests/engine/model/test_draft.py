@@ -41,6 +41,14 @@ def test_it_is_loaded_with_its_vocabulary(folder: Path, served: LoadedModel) -> 
     assert (draft.id, draft.vocabulary_size) == (str(folder), served.config["vocab_size"])
 
 
+def test_only_shared_tokens_are_guessed(folder: Path, served: LoadedModel) -> None:
+    """A draft that knows more tokens must not say them: the served model could not read them."""
+    smaller = replace(served, model=random_model("llama"))
+    draft = load_draft(settings(folder), smaller)
+    assert draft is not None
+    assert draft.vocabulary_size == min(256, served.config["vocab_size"])
+
+
 def test_state_that_cannot_be_taken_back_is_refused(folder: Path, served: LoadedModel) -> None:
     """A recurrent model is named, with the flag."""
     recurrent = replace(served, model=random_model("mamba2"))

@@ -45,9 +45,14 @@ def remove(
 @adapter_app.command("list")
 def show(runtime_dir: _Folder = None) -> None:
     """The mounted adapters, one a line."""
+    import sys
+
     from engine.ctl.operator import engine_in
 
-    for name in engine_in(_opened(runtime_dir)).adapters:
+    names = engine_in(_opened(runtime_dir)).adapters
+    if not names:
+        print("engine-ctl: no adapter is mounted", file=sys.stderr)
+    for name in names:
         print(name)
 
 

@@ -69,7 +69,7 @@ def serve(settings: ServeSettings) -> int:
             draft = settings.draft_model
             draft_words = [] if draft is None else _draft_words(resolve_model(draft, default_cache(), progress))
         held.callback(remove_state, folder)
-        observer = _Terminal(folder, source, listeners).observer()
+        observer = _Terminal(folder, source, listeners, has_key=key_file is not None).observer()
         plans = _plans(settings, source, listeners, key_file, draft_words)
         return Supervisor(folder, plans, observer, RestartPolicy()).run()
 
@@ -148,6 +148,7 @@ class _Terminal:
     folder: RuntimeFolder
     source: ModelSource
     listeners: list[Listener]
+    has_key: bool = False
 
     def observer(self) -> Observer:
         return Observer(self._write_state, self._say_serving, self._close_listeners)
@@ -180,9 +181,9 @@ class _Terminal:
         if index == 0:
             print(f"chat in a browser: {url}/", flush=True)
             body = """'{"messages": [{"role": "user", "content": "Hello!"}], "stream": true}'"""
-            print(
-                f"try it: curl -N {url}/v1/chat/completions -H 'Content-Type: application/json' -d {body}", flush=True
-            )
+            key = " -H 'Authorization: Bearer YOUR-KEY'" if self.has_key else ""
+            head = f"-H 'Content-Type: application/json'{key}"
+            print(f"try it: curl -N {url}/v1/chat/completions {head} -d {body}", flush=True)
 
     def _close_listeners(self) -> None:
         """From now on a new connection is refused at once instead of waiting for nobody."""

@@ -4,10 +4,14 @@ Owns what holds for every format: an unknown tool or a call that never was one g
 told stays as far as it came.
 """
 
+import re
 from dataclasses import dataclass, field
+from typing import Final
 
 from frontend.parsers.base import ArgumentsText, CallBegun, CallEnded, CallEvent, ToolFormat, Tools
 from frontend.parsers.source import MalformedError, Source
+
+_CUT_MARK: Final = re.compile(r"\s*<[^<>]*")
 
 
 @dataclass(slots=True)
@@ -32,6 +36,7 @@ class CallSection:
         self._written_opener = "" if opener in call_format.start_openers else opener
         self._reading = call_format.read(self._source, tools)
         self._is_in_call = False
+        self._has_told = False
 
     def feed(self, text: str) -> SectionNews:
         """More text."""
@@ -69,6 +74,7 @@ class CallSection:
                 pass
             case CallEnded():
                 self._is_in_call = False
+                self._has_told = True
         self._source.mark()
         if event != ArgumentsText(""):
             news.events.append(event)
@@ -76,7 +82,10 @@ class CallSection:
     def _give_up(self, news: SectionNews) -> None:
         source = self._source
         unread = source.written + source.unread
-        if not self._is_in_call:
+        if self._has_told and source.is_ended and not self._is_in_call and _CUT_MARK.fullmatch(unread):
+            # The closing mark of a whole call, cut by the end of the text: nothing that anybody wrote to be read.
+            news.rest = ""
+        elif not self._is_in_call:
             news.rest = self._written_opener + unread
             news.is_written = bool(news.rest)
         elif source.is_ended:

@@ -56,6 +56,8 @@ def spelled(events: list[CallEvent]) -> str:
     [
         ("now(a) now(bc). more", ("begun nowa|begun nowbc|", " more", False)),
         (". more", ("", " more", False)),
+        ("now(a) </ca", ("begun nowa|", "", False)),
+        ("</ca", ("", "<calls></ca", True)),
         ("now(a) nuke(b). more", ("begun nowa|", " nuke(b). more", True)),
         ("nuke(a).", ("", "<calls>nuke(a).", True)),
         ("now", ("", "<calls>now", True)),

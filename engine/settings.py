@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from protocol.endpoint import LEASE_S, default_runtime_path
+from protocol.messages import MAX_DRAFT_TOKENS
 
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
@@ -66,7 +67,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[str, Meta(min_length=1, description="model whose guesses a lone greedy request takes")] | None
     ) = None
     draft_model_id: Annotated[str | None, Meta(description="name of the draft model; default: as given")] = None
-    num_draft_tokens: Annotated[int, Meta(ge=0, le=32, description="guesses in a step; 0 is off")] = 3
+    num_draft_tokens: Annotated[int, Meta(ge=0, le=MAX_DRAFT_TOKENS, description="guesses in a step; 0 is off")] = 3
     step_limit_s: Annotated[float, Meta(gt=0, description="age of a device step that ends the process")] = 120.0
     lease_s: Annotated[float, Meta(gt=0, description="silence after which a frontend's rows end")] = LEASE_S
     grace_s: Annotated[float, Meta(ge=0, description="time for running rows to finish at a stop")] = 30.0

@@ -5,9 +5,8 @@ changes what is said. A row that gets company goes on in the batch; one that is 
 here. Owns the draft model's caches; the row's own are the group's.
 """
 
-import logging
 import time
-from typing import Any, Final
+from typing import Any
 
 import mlx.nn as nn
 from mlx_lm.models.cache import can_trim_prompt_cache, make_prompt_cache, trim_prompt_cache
@@ -17,10 +16,7 @@ from engine.batch import Group
 from engine.model.draft import DraftModel
 from engine.retire import Roster, Tally
 from engine.row import Row
-
-log = logging.getLogger(__name__)
-
-MAX_DRAFT_TOKENS: Final = 32
+from protocol.messages import MAX_DRAFT_TOKENS
 
 
 class Speculator:

@@ -13,6 +13,8 @@ from protocol.errors import ErrorCode
 from protocol.sampling import Sampling, TokenId
 
 PROTOCOL_VERSION = 1
+# A draft model guesses at most this many tokens in a step.
+MAX_DRAFT_TOKENS = 32
 
 SubmitId = NewType("SubmitId", str)
 Epoch = NewType("Epoch", str)
@@ -232,7 +234,7 @@ class Submit(ToEngine, frozen=True, kw_only=True, tag="submit"):
     adapter: str | None = None
     snapshot_at: tuple[Count, ...] = ()
     generated: bytes = b""
-    draft_tokens: Annotated[int, Meta(ge=0, le=32)] | None = None
+    draft_tokens: Annotated[int, Meta(ge=0, le=MAX_DRAFT_TOKENS)] | None = None
 
 
 class Cancel(ToEngine, frozen=True, kw_only=True, tag="cancel"):

@@ -15,6 +15,7 @@ from engine.errors import EngineError
 from engine.settings import DtypeName, LogLevel
 from engine.settings import Settings as EngineSettings
 from protocol.endpoint import default_runtime_path
+from protocol.messages import MAX_DRAFT_TOKENS
 from protocol.settings import (
     Origin,
     ReasoningParserOption,
@@ -118,7 +119,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Annotated[str, Meta(min_length=1, description="model whose guesses a lone greedy request takes")] | None
     ) = None
     num_draft_tokens: (
-        Annotated[int, Meta(ge=0, le=32, description="guesses in a step with --draft-model; left out: 3")] | None
+        Annotated[int, Meta(ge=0, le=MAX_DRAFT_TOKENS, description="guesses in a step with --draft-model; left out: 3")]
+        | None
     ) = None
     pipeline: Annotated[bool, Meta(description="refused: one engine uses one machine")] = False
     max_body_bytes: Annotated[int, Meta(ge=1_024, le=2**31, description="largest request body")] = 16 * 1024 * 1024

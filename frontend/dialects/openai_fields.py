@@ -25,12 +25,13 @@ from frontend.dialects.values import (
 )
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
+from protocol.messages import MAX_DRAFT_TOKENS
 
 MAX_STOPS: Final = 16
 MAX_STOP_IDS: Final = 1_024
 MAX_TIMEOUT_S: Final = 1_000_000
 _COUNT: Final = Bounds(least=1, most=2**53)
-_DRAFT_TOKENS: Final = Bounds(least=0, most=32)
+_DRAFT_TOKENS: Final = Bounds(least=0, most=MAX_DRAFT_TOKENS)
 _INT64: Final = Bounds(least=-(2**63), most=2**63 - 1)
 
 SHARED_FIELDS: Final[FieldTable] = {

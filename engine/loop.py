@@ -4,11 +4,9 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import takewhile
 from typing import Final, NamedTuple, assert_never
 
 import mlx.core as mx
-from mlx_lm.models.cache import make_prompt_cache
 
 from engine import decode, prefill
 from engine.admission import Admission
@@ -22,7 +20,7 @@ from engine.mailbox import CancelHeard, ClientLost, ControlHeard, SubmitHeard
 from engine.memory import Allocator
 from engine.outbox import Outbox
 from engine.parts import LoopParts
-from engine.prefill_queue import PrefillQueue
+from engine.prefilling import Prefilling
 from engine.pulse import Pulse
 from engine.report import Progress, Reporter
 from engine.retire import Roster, Tally
@@ -34,8 +32,6 @@ log = logging.getLogger(__name__)
 
 # How long an idle loop sleeps at most before it looks at leases and at the stop flag.
 IDLE_WAIT_MS: Final = 250
-# How often a row says how far its prompt is computed.
-PROGRESS_EVERY_S: Final = 1.0
 # The same while all that is to do is done by the threads that compile grammars.
 COMPILE_WAIT_MS: Final = 2
 
@@ -66,11 +62,9 @@ class EngineLoop:
         self._intake = Intake(parts, self._roster, self._admission, self._tally)
         self._allocator = Allocator(parts.weights_bytes)
         self._reporter = Reporter(parts.board, parts.mailbox, self._roster, self._tally)
-        self._kinds = parts.cache_plan.kinds(parts.model)
-        self._batch = Batch(self._kinds, parts.weights_bytes)
+        self._batch = Batch(parts.cache_plan.kinds(parts.model), parts.weights_bytes)
         self._masks = GrammarMasks(parts.grammars.tokenizer)
-        self._prefilling = PrefillQueue()
-        self._ready: list[Group] = []
+        self._prefilling = Prefilling(parts, self._roster, self._allocator, self._masks, self._contained)
         self._pulse = Pulse()
         self._drain_ends_at: float | None = None
 
@@ -142,9 +136,6 @@ class EngineLoop:
             return
         self._admission.remove(ended)
         self._prefilling.remove(ended)
-        for group in self._ready:
-            group.leave(ended)
-        self._ready = [group for group in self._ready if group.rows]
         self._batch.leave(ended)
         ended.clear()
 
@@ -153,101 +144,23 @@ class EngineLoop:
     def _admit(self) -> None:
         self._intake.settle_grammars()
         self._remove_ended()
-        live = len(self._prefilling) + sum(len(group.rows) for group in self._ready) + len(self._batch)
+        live = self._prefilling.live_rows + len(self._batch)
         while self._admission.can_admit(live):
             for row in self._admission.admit():
-                self._prefilling.add(row)
+                self._prefilling.rows.add(row)
                 live += 1
 
     def _prefill(self) -> None:
         """As long as it takes while nobody waits for a step; else one gap, and of a long row one chunk."""
         gap = Gap(self._parts.chunk_tokens, self._parts.prompt_concurrency)
-        while len(self._prefilling) and not gap.is_spent(self._prefilling.head, len(self._batch) > 0):
-            rows = self._rows_to_prefill(gap)
-            is_waited_for = len(self._batch) > 0 or bool(self._ready)
+        while self._prefilling.can_advance(gap, has_batch=len(self._batch) > 0):
             self._board.turn_began()
-            with self._contained(rows, ErrorCode.PREFILL_FAILED):
-                tokens = self._prefill_chunk(rows[0]) if len(rows) == 1 else self._prefill_together(rows)
-                if is_waited_for:
-                    gap.charge(tokens)
+            self._prefilling.advance(gap, self._read_beside_chunk, has_batch=len(self._batch) > 0)
             self._board.turn_ended()
             self._tell()
             self._hear(0)
             self._admit()
             self._publish_when_due()
-
-    def _rows_to_prefill(self, gap: Gap) -> list[Row]:
-        """The row whose turn it is, or the short ones that go as one chunk."""
-        now = time.monotonic()
-        can_share = self._kinds is not None and all(kind.prefills_together for kind in self._kinds)
-        head = self._prefilling.head
-        alike = takewhile(lambda row: row.adapter is head.adapter, self._prefilling.leaders())
-        rows = (gap.rows_together(alike) if can_share else []) or [head]
-        for row in rows:
-            row.prefill_began_at = row.prefill_began_at or now
-        return rows
-
-    def _prefill_together(self, rows: list[Row]) -> int:
-        """Returns the tokens forwarded, padding included. The last prompt tokens ride in the step that follows."""
-        assert self._kinds is not None
-        group = prefill.launch_together(self._adapters.model_for(rows[0].adapter), self._kinds, rows)
-        self._read_beside_chunk()
-        prefill.wait_for_chunk(group.caches)
-        self._tally.prompt_tokens += sum(len(row.to_prefill) for row in rows)
-        self._make_ready(group, [self._prefilling.take(row) for row in rows])
-        return len(rows) * group.layout.width
-
-    def _prefill_chunk(self, row: Row) -> int:
-        """Returns the tokens forwarded; a row that is through becomes ready, or ends at its first token."""
-        if row.caches is None:
-            row.caches = make_prompt_cache(self._parts.model)
-        tokens = prefill.launch_chunk(self._adapters.model_for(row.adapter), row, self._parts.chunk_tokens)
-        if tokens:
-            self._read_beside_chunk()
-            prefill.wait_for_chunk(row.caches)
-            prefill.quantize(self._parts.cache_plan, row.caches, row.prefilled)
-        self._tally.prompt_tokens += tokens
-        if row.remaining_prefill_tokens > 1:
-            self._allocator.chunk_done()
-            self._note_progress(row, time.monotonic())
-            return tokens
-        self._tally.prompt_tokens += 1
-        family = self._prefilling.take(row)
-        self._roster.tell_prompt(row, family)
-        if row.prefilled and (len(family) > 1 or self._has_company(row)):
-            # A step follows within this gap: the last prompt token rides in it, without a forward of its own.
-            # Not that of a prompt of one token: its caches are empty, and those cannot be stacked.
-            self._make_ready(Group.of_one(self._kinds, row, row.to_prefill[-1]), [family])
-        else:
-            for each in family:
-                self._begin_alone(each)
-        return tokens + 1
-
-    def _note_progress(self, row: Row, now: float) -> None:
-        """Whoever waits for a long prompt is told how far it is, but not after every chunk."""
-        if now - row.progress_at >= PROGRESS_EVERY_S:
-            row.progress_at = now
-            self._outbox.add_progress(row)
-
-    def _has_company(self, row: Row) -> bool:
-        """Whether a step of other rows will follow this prefill, and this row needs more than one token."""
-        return row.limit > 1 and bool(len(self._batch) or self._ready or len(self._prefilling))
-
-    def _make_ready(self, group: Group, families: list[list[Row]]) -> None:
-        """The group waits to join, each of its rows with the siblings that go on from its prompt."""
-        with self._contained([row for family in families for row in family], ErrorCode.PREFILL_FAILED):
-            group.fork(families)
-            self._ready.append(group)
-
-    def _begin_alone(self, row: Row) -> None:
-        """Reads the row's first token from a forward of its own."""
-        with self._contained([row], ErrorCode.PREFILL_FAILED):
-            if row.caches is None:
-                row.caches = make_prompt_cache(self._parts.model)
-            token = prefill.first_token(self._adapters.model_for(row.adapter), row, self._masks)
-            prefill.quantize(self._parts.cache_plan, row.caches, row.prefilled)
-            if self._roster.take_token(row, token, time.monotonic()):
-                self._ready.append(Group.of_one(self._kinds, row, token))
 
     def _read_beside_chunk(self) -> None:
         """Tells what the step before this chunk has sampled: it is done long before the chunk is."""
@@ -259,7 +172,7 @@ class EngineLoop:
     # --- decode ---------------------------------------------------------------------------------
 
     def _decode(self) -> None:
-        if self._ready:
+        if self._prefilling.ready:
             self._join_ready()
         if not self._batch.groups:
             return
@@ -291,7 +204,7 @@ class EngineLoop:
         return True
 
     def _join_ready(self) -> None:
-        joiners, self._ready = self._ready, []
+        joiners = self._prefilling.take_ready()
         rows = [row for group in joiners for row in group.rows]
         with self._contained([*self._batch, *rows], ErrorCode.DECODE_FAILED):
             self._batch.join(joiners)
@@ -359,14 +272,12 @@ class EngineLoop:
             self._publish()
 
     def _publish(self) -> None:
-        prefilling = sum(cache.nbytes for row in self._prefilling for cache in row.caches or ())
-        kv_bytes = prefilling + self._batch.allocated_bytes + sum(group.allocated_bytes for group in self._ready)
         progress = Progress(
             waiting=len(self._admission.waiting),
             oldest_at=min((row.submitted_at for row in self._admission.waiting), default=None),
             decoding=len(self._batch),
             step=self._pulse.status(),
-            kv_bytes=kv_bytes,
+            kv_bytes=self._prefilling.allocated_bytes + self._batch.allocated_bytes,
             ledger_bytes=self._batch.ledger_bytes,
         )
         self._reporter.publish(progress, self._allocator)

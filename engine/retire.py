@@ -48,7 +48,7 @@ class Roster:
 
     def __init__(self, outbox: Outbox, tally: Tally) -> None:
         self._outbox = outbox
-        self._tally = tally
+        self.tally = tally
         self.rows: dict[RowKey, Row] = {}
         self.ended: set[Row] = set()
         self._with_deadline: set[Row] = set()
@@ -67,6 +67,10 @@ class Roster:
         """Live rows whose deadline has passed. now: monotonic seconds."""
         return [row for row in self._with_deadline if row.deadline_at is not None and now >= row.deadline_at]
 
+    def tell_progress(self, row: Row) -> None:
+        """How far the row's prompt is computed."""
+        self._outbox.add_progress(row)
+
     def tell_prompt(self, leader: Row, family: list[Row]) -> None:
         """The log-probabilities of a prompt that is through, to those who asked. leader: who prefilled it."""
         if not leader.wants_prompt_logprobs:
@@ -82,7 +86,7 @@ class Roster:
         A stop token ends the row without being delivered, also when it is the last one allowed. So does a
         token after which the row's grammar has no other, but it is delivered. One that was impossible ends it, too.
         """
-        self._tally.generated_tokens += 1
+        self.tally.generated_tokens += 1
         if row.first_token_at is None:
             row.first_token_at = now
         logprobs = row.unread_logprobs.popleft().read() if row.unread_logprobs else None
@@ -144,11 +148,11 @@ class Roster:
         self._outbox.add_finish(row, finish)
         match finish.reason:
             case "stop" | "length":
-                self._tally.finished += 1
+                self.tally.finished += 1
             case "error":
-                self._tally.failed += 1
+                self.tally.failed += 1
             case "cancelled" | "deadline" | "lease_lost":
-                self._tally.cancelled += 1
+                self.tally.cancelled += 1
         log.info(
             "row.finished",
             extra={

@@ -72,7 +72,7 @@ def test_equal_prompts_of_different_requests_or_clients_are_not_siblings(driver:
     driver.submit("3", prompt_of(9), group="a")
     driver.loop._hear(0)
     driver.loop._admit()
-    assert [row.key.id for row in driver.loop._prefilling.leaders()] == ["0", "1", "2"]
+    assert [row.key.id for row in driver.loop._prefilling.rows.leaders()] == ["0", "1", "2"]
 
 
 def test_choices_end_alone(driver: LoopDriver) -> None:

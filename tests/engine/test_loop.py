@@ -161,8 +161,7 @@ def test_cap_holds_and_admission_is_first_in_first_out() -> None:
     order: list[str] = []
     driver.turn()
     while driver.live_ids():
-        ready = sum(len(group.rows) for group in driver.loop._ready)
-        assert len(driver.loop._prefilling) + ready + len(driver.loop._batch) <= 2
+        assert driver.loop._prefilling.live_rows + len(driver.loop._batch) <= 2
         order += [row.key.id for row in driver.loop._batch if row.key.id not in order]
         driver.turn()
     assert order == ["0", "1", "2", "3", "4"]

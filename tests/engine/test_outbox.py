@@ -13,7 +13,7 @@ def progress_of(driver: LoopDriver, id_: str) -> list[int]:
 
 def test_a_long_prompt_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """After each chunk but the last, when told without a pause; alone, and before its first token."""
-    monkeypatch.setattr("engine.loop.PROGRESS_EVERY_S", 0.0)
+    monkeypatch.setattr("engine.prefilling.PROGRESS_EVERY_S", 0.0)
     driver = LoopDriver(tiny_model("llama"), chunk_tokens=16)
     driver.submit("short", prompt_of(5), max_tokens=2)
     driver.submit("long", prompt_of(80), max_tokens=3)

@@ -1,0 +1,160 @@
+"""Rows on their way into the batch: their prompts are computed chunk by chunk, then they are ready to join.
+
+Owns whose turn it is, the rows' caches meanwhile, and the ready groups. What runs between two chunks is the loop's.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from itertools import takewhile
+from typing import Final
+
+from mlx_lm.models.cache import make_prompt_cache
+
+from engine import prefill
+from engine.batch import Group
+from engine.gap import Gap
+from engine.memory import Allocator
+from engine.parts import LoopParts
+from engine.prefill_queue import PrefillQueue
+from engine.retire import Roster
+from engine.row import Row
+from engine.sampling.masks import GrammarMasks
+from protocol.errors import ErrorCode
+
+# How often a row says how far its prompt is computed.
+PROGRESS_EVERY_S: Final = 1.0
+
+# Ends the rows, by this code, at a fault of what runs in it.
+Contained = Callable[[list[Row], ErrorCode], AbstractContextManager[None]]
+
+
+class Prefilling:
+    """One per loop. rows: whose prompts are not computed yet; ready: groups that join before the next step."""
+
+    def __init__(
+        self, parts: LoopParts, roster: Roster, allocator: Allocator, masks: GrammarMasks, contained: Contained
+    ) -> None:
+        self._parts = parts
+        self._roster = roster
+        self._allocator = allocator
+        self._masks = masks
+        self._contained = contained
+        self._kinds = parts.cache_plan.kinds(parts.model)
+        self.rows = PrefillQueue()
+        self.ready: list[Group] = []
+
+    @property
+    def live_rows(self) -> int:
+        """Rows that were admitted and do not decode yet."""
+        return len(self.rows) + sum(len(group.rows) for group in self.ready)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Bytes of these rows' caches."""
+        half_way = sum(cache.nbytes for row in self.rows for cache in row.caches or ())
+        return half_way + sum(group.allocated_bytes for group in self.ready)
+
+    def remove(self, ended: set[Row]) -> None:
+        """Forgets rows that ended."""
+        self.rows.remove(ended)
+        for group in self.ready:
+            group.leave(ended)
+        self.ready = [group for group in self.ready if group.rows]
+
+    def take_ready(self) -> list[Group]:
+        """Hands over the groups that join now."""
+        ready, self.ready = self.ready, []
+        return ready
+
+    def can_advance(self, gap: Gap, *, has_batch: bool) -> bool:
+        """Whether a chunk may run before the next step. has_batch: rows decode already."""
+        return len(self.rows) > 0 and not gap.is_spent(self.rows.head, has_batch)
+
+    def advance(self, gap: Gap, read_beside: Callable[[], None], *, has_batch: bool) -> None:
+        """Runs the chunk whose turn it is. read_beside: called while the device works on it."""
+        rows = self._next_rows(gap)
+        is_waited_for = has_batch or bool(self.ready)
+        with self._contained(rows, ErrorCode.PREFILL_FAILED):
+            if len(rows) == 1:
+                tokens = self._forward_chunk(rows[0], read_beside, has_batch=has_batch)
+            else:
+                tokens = self._forward_together(rows, read_beside)
+            if is_waited_for:
+                gap.charge(tokens)
+
+    def _next_rows(self, gap: Gap) -> list[Row]:
+        """The row whose turn it is, or the short ones that go as one chunk."""
+        now = time.monotonic()
+        can_share = self._kinds is not None and all(kind.prefills_together for kind in self._kinds)
+        head = self.rows.head
+        alike = takewhile(lambda row: row.adapter is head.adapter, self.rows.leaders())
+        rows = (gap.rows_together(alike) if can_share else []) or [head]
+        for row in rows:
+            row.prefill_began_at = row.prefill_began_at or now
+        return rows
+
+    def _forward_together(self, rows: list[Row], read_beside: Callable[[], None]) -> int:
+        """Returns the tokens forwarded, padding included. The last prompt tokens ride in the step that follows."""
+        assert self._kinds is not None
+        group = prefill.launch_together(self._parts.adapters.model_for(rows[0].adapter), self._kinds, rows)
+        read_beside()
+        prefill.wait_for_chunk(group.caches)
+        self._roster.tally.prompt_tokens += sum(len(row.to_prefill) for row in rows)
+        self._make_ready(group, [self.rows.take(row) for row in rows])
+        return len(rows) * group.layout.width
+
+    def _forward_chunk(self, row: Row, read_beside: Callable[[], None], *, has_batch: bool) -> int:
+        """Returns the tokens forwarded; a row that is through becomes ready, or ends at its first token."""
+        if row.caches is None:
+            row.caches = make_prompt_cache(self._parts.model)
+        model = self._parts.adapters.model_for(row.adapter)
+        tokens = prefill.launch_chunk(model, row, self._parts.chunk_tokens)
+        if tokens:
+            read_beside()
+            prefill.wait_for_chunk(row.caches)
+            prefill.quantize(self._parts.cache_plan, row.caches, row.prefilled)
+        self._roster.tally.prompt_tokens += tokens
+        if row.remaining_prefill_tokens > 1:
+            self._allocator.chunk_done()
+            self._note_progress(row, time.monotonic())
+            return tokens
+        self._roster.tally.prompt_tokens += 1
+        self._finish(row, has_batch=has_batch)
+        return tokens + 1
+
+    def _finish(self, row: Row, *, has_batch: bool) -> None:
+        """A row whose prompt is computed but for its last token, and with it its siblings."""
+        family = self.rows.take(row)
+        self._roster.tell_prompt(row, family)
+        # Whether a step of other rows follows this prefill, and this row needs more than one token.
+        has_company = row.limit > 1 and bool(has_batch or self.ready or len(self.rows))
+        if row.prefilled and (len(family) > 1 or has_company):
+            # A step follows within this gap: the last prompt token rides in it, without a forward of its own.
+            # Not that of a prompt of one token: its caches are empty, and those cannot be stacked.
+            self._make_ready(Group.of_one(self._kinds, row, row.to_prefill[-1]), [family])
+        else:
+            for each in family:
+                self._begin_alone(each)
+
+    def _note_progress(self, row: Row, now: float) -> None:
+        """Whoever waits for a long prompt is told how far it is, but not after every chunk."""
+        if now - row.progress_at >= PROGRESS_EVERY_S:
+            row.progress_at = now
+            self._roster.tell_progress(row)
+
+    def _make_ready(self, group: Group, families: list[list[Row]]) -> None:
+        """The group waits to join, each of its rows with the siblings that go on from its prompt."""
+        with self._contained([row for family in families for row in family], ErrorCode.PREFILL_FAILED):
+            group.fork(families)
+            self.ready.append(group)
+
+    def _begin_alone(self, row: Row) -> None:
+        """Reads the row's first token from a forward of its own."""
+        with self._contained([row], ErrorCode.PREFILL_FAILED):
+            if row.caches is None:
+                row.caches = make_prompt_cache(self._parts.model)
+            token = prefill.first_token(self._parts.adapters.model_for(row.adapter), row, self._masks)
+            prefill.quantize(self._parts.cache_plan, row.caches, row.prefilled)
+            if self._roster.take_token(row, token, time.monotonic()):
+                self.ready.append(Group.of_one(self._kinds, row, token))

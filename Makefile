@@ -38,5 +38,5 @@ bench: setup
 	@$(BIN)/python -m bench.$(BENCH) $(ARGS)
 
 clean:
-	@rm -rf .venv build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf .venv build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis .schemathesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -49,6 +49,7 @@ class ChoiceTexts:
         options = TextOptions(
             stops=self.generation.stops,
             include_stop=self.generation.include_stop,
+            min_tokens=self.generation.min_tokens,
             skip_special_tokens=self.generation.skip_special_tokens,
             has_spans=has_spans,
         )
@@ -72,6 +73,7 @@ class LiveChoice:
         self._entries = TokenEntries(texts.text.token_bytes, len(echo.text) if echo else 0) if has_entries else None
         self._echo = EchoProgress(echo, submit.choice, texts.text.token_bytes) if echo else None
         self._is_echo_only = texts.generation.is_echo_only
+        self._is_stop_included = texts.generation.include_stop
         self._calls = 0
         self._reasoning_tokens = 0
         self._call_ids: set[str] = set()
@@ -177,7 +179,7 @@ class LiveChoice:
         self._told_usage = end.usage
         if end.reason not in ("stop", "length"):
             return []
-        events = self._told(self._pipeline.finish())
+        events = self._told(self._pipeline.finish(end.stop_id if self._is_stop_included else None))
         return events if self.is_finished else [*events, self._finished(end.reason)]
 
     def _finished(self, reason: FinishWord, stop: str | None = None) -> ChoiceFinished:

@@ -23,6 +23,11 @@ class Scan:
     found: MarkerFound | None = None
 
 
+def first_start(marker: str, passed: int) -> int:
+    """Where a marker begins at the earliest that ends behind so many characters."""
+    return max(0, passed - len(marker) + 1)
+
+
 class MarkerScanner:
     """Looks for several markers at once; where the pieces are cut makes no difference.
 
@@ -30,8 +35,10 @@ class MarkerScanner:
     marker is told with its last character and never waits for what might still become a longer one.
     """
 
-    def __init__(self, markers: tuple[str, ...]) -> None:
+    def __init__(self, markers: tuple[str, ...], passable: int = 0) -> None:
+        """passable: how many of the first markers a feed may pass over."""
         assert all(markers), "an empty marker is found everywhere"
+        self._passable = passable
         self.markers: Final = markers
         self._longest = max(map(len, markers), default=0)
         self._first_letters = frozenset(marker[0] for marker in markers)
@@ -42,10 +49,13 @@ class MarkerScanner:
         """How much is held back."""
         return len(self._held)
 
-    def feed(self, text: str) -> Scan:
-        """Scans the next piece; what may be the beginning of a marker is held back."""
+    def feed(self, text: str, counted: int | None = None) -> Scan:
+        """Scans the next piece; what may be the beginning of a marker is held back.
+
+        counted: of the text so far, in how many last characters a passable marker must end to be found; None: in all.
+        """
         text = self._held + text
-        end, marker = self._first_end(text)
+        end, marker = self._first_end(text, 0 if counted is None else max(0, len(text) - counted))
         if marker is not None:
             self._held = ""
             start = end - len(self.markers[marker])
@@ -59,10 +69,10 @@ class MarkerScanner:
         held, self._held = self._held, ""
         return held
 
-    def _first_end(self, text: str) -> tuple[int, int | None]:
+    def _first_end(self, text: str, passed: int) -> tuple[int, int | None]:
         best_end, best = len(text) + 1, None
         for index, marker in enumerate(self.markers):
-            start = text.find(marker)
+            start = text.find(marker, first_start(marker, passed) if index < self._passable else 0)
             end = start + len(marker)
             if start < 0 or end > best_end:
                 continue

@@ -21,11 +21,12 @@ _TEXTS: Final = (TextPiece, ReasoningPiece, ArgumentsText)
 class TextOptions:
     """stops: of several, the one completed first ends the text; see MarkerScanner for ties.
 
-    has_spans: outputs say which tokens are told.
+    min_tokens: none of them counts that these first tokens complete. has_spans: outputs say which tokens are told.
     """
 
     stops: tuple[str, ...] = ()
     include_stop: bool = False
+    min_tokens: int = 0
     skip_special_tokens: bool = True
     has_spans: bool = False
 
@@ -38,6 +39,7 @@ class TextPipeline:
         self._detokenizer = Detokenizer(tokenizer, skipped)
         self._structure = ReplyStructure(form, options.stops, options.include_stop)
         self._is_stop_included = options.include_stop
+        self._min_tokens = options.min_tokens
         self._stop: str | None = None
         self._consumed_tokens = 0
         self._reasoning_tokens = 0
@@ -58,22 +60,30 @@ class TextPipeline:
             if self._spans is not None:
                 self._spans.add(len(text))
             if text:
-                self._tell(self._structure.feed(text), told)
+                self._tell(self._structure.feed(text, has_stops=self._has_stops), told)
         return self._output(told)
 
-    def finish(self) -> TextOutput:
-        """All that is held, after the last id; text completed only here may still hold a stop string."""
+    def finish(self, last: int | None = None) -> TextOutput:
+        """All that is held, after the last id; text completed only here may still hold a stop string.
+
+        last: the token that ended the row, if its text is wanted; it is none of those that are consumed and told.
+        """
         told: list[ToldPiece] = []
         if self._structure.is_over:
             return self._output(told)
-        text = self._detokenizer.finish()
+        text = "" if last is None else self._detokenizer.feed([last])
+        text += self._detokenizer.finish()
         self._fed_characters += len(text)
         if self._spans is not None:
             self._spans.finish(len(text))
-        self._tell([*self._structure.feed(text), *self._structure.finish()], told)
+        self._tell([*self._structure.feed(text, has_stops=self._has_stops), *self._structure.finish()], told)
         if self._spans is not None and not self._structure.is_over:
             self._tell_starts(self._spans.all_starts(), told)
         return self._output(told)
+
+    @property
+    def _has_stops(self) -> bool:
+        return self._consumed_tokens > self._min_tokens or not self._min_tokens
 
     def _tell(self, pieces: list[Piece], told: list[ToldPiece]) -> None:
         """Appends the pieces; a piece of text grows the one before it, if that is of its kind."""

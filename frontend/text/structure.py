@@ -12,7 +12,7 @@ from typing import Final
 from frontend.dialects.base import Tool
 from frontend.parsers.base import CallEnded, CallEvent, ReasoningFormat, ToolFormat
 from frontend.parsers.section import CallSection
-from frontend.text.markers import MarkerFound, MarkerScanner
+from frontend.text.markers import MarkerFound, MarkerScanner, first_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class ReplyStructure:
         header_begins = self._headers.begins if self._headers else ()
         header_starts = (*header_begins, *self._headers.start_begins) if self._headers else ()
         # Of equal strings the first counts: a stop before the opener that it is.
-        self._text_scanner = MarkerScanner((*stops, *header_begins, *form.openers, *self._dropped))
+        self._text_scanner = MarkerScanner((*stops, *header_begins, *form.openers, *self._dropped), len(stops))
         self._reasoning_scanner = MarkerScanner((*ends, *header_begins, *ending_openers, *self._dropped))
         self._start_markers = (*header_starts, *self._begins, *form.openers, *form.start_openers, *self._dropped)
         self._ends = ends
@@ -108,6 +108,8 @@ class ReplyStructure:
         self._has_calls = False
         self._is_reasoning_begun = False
         self._is_header_marked = True
+        # How many characters were fed since stop strings count.
+        self._counted = 0
         self.is_over = False
         self._pieces: list[Piece] = []
 
@@ -129,8 +131,9 @@ class ReplyStructure:
             case _State.SECTION:
                 return 0
 
-    def feed(self, text: str) -> list[Piece]:
-        """What the text made certain. Nothing more once is_over."""
+    def feed(self, text: str, *, has_stops: bool = True) -> list[Piece]:
+        """What the text made certain. Nothing more once is_over. has_stops: whether a stop string may end in it."""
+        self._counted = self._counted + len(text) if has_stops else 0
         self._advance(text)
         return self._taken()
 
@@ -184,7 +187,9 @@ class ReplyStructure:
         space = text[: len(text) - len(found)] if self._is_space_kept else ""
         matched = min((marker for marker in self._start_markers if found.startswith(marker)), key=len, default=None)
         claimed = space + (found if matched is None else matched)
-        has_stop = any(stop in claimed for stop in self._stops)
+        # What is held here ends with the last character that was fed.
+        passed = len(space) + len(found) - self._counted
+        has_stop = any(claimed.find(stop, first_start(stop, passed)) >= 0 for stop in self._stops)
         if matched is not None and not has_stop:
             self._held = ""
             return self._past_start_marker(matched, space, found)
@@ -233,7 +238,7 @@ class ReplyStructure:
         return after
 
     def _in_text(self, text: str) -> str | None:
-        scan = self._text_scanner.feed(text)
+        scan = self._text_scanner.feed(text, self._counted)
         if scan.found is None:
             self._tell_text(scan.before)
             return None

@@ -169,6 +169,34 @@ def test_the_end_names_the_stop_string_that_made_it(text: ModelText) -> None:
     assert events[-1] == ChoiceFinished(0, "stop", "fox")
 
 
+@pytest.mark.parametrize("has_logprobs", [True, False])
+def test_the_token_that_ended_it_is_text_where_stops_are(text: ModelText, has_logprobs: bool) -> None:
+    """As in vLLM, with include_stop_str_in_output: it counts as before and has no entry; special ones stay hidden."""
+    *ids, last = text.tokenizer.encode_rendered("the lazy dog")
+    [eos] = text.tokenizer.encode_rendered("<|im_end|>")
+    logprobs = AskedLogprobs(3) if has_logprobs else None
+    for end, stops, expected in (
+        (last, True, "the lazy dog"),
+        (last, False, text.tokenizer.decode(ids, True)),
+        (eos, True, text.tokenizer.decode(ids, True)),
+    ):
+        choice = make_choice(text, logprobs=logprobs, include_stop=stops)
+        usage = Usage(prompt_tokens=3, completion_tokens=len(ids) + 1)
+        finish = Finish(reason="stop", usage=usage, stop_id=end)
+        entries = {} if has_logprobs else {"logprobs": None}
+        events = heard(choice, delta(ids, finish=finish, **entries))
+        assert (text_in(events), events[-1], choice.usage) == (expected, ChoiceFinished(0, "stop"), usage)
+        assert [entry.token.id for entry in entries_in(events)] == (ids if has_logprobs else [])
+
+
+def test_a_stop_string_waits_for_min_tokens(text: ModelText) -> None:
+    """What the first tokens complete is text, and what a later one completes ends the choice."""
+    ids = text.tokenizer.encode_rendered(" fox fox fox")
+    choice = make_choice(text, logprobs=None, stops=(" fox",), min_tokens=len(ids) // 3)
+    events = heard(choice, delta(ids, logprobs=None))
+    assert (text_in(events), events[-1]) == (" fox", ChoiceFinished(0, "stop", " fox"))
+
+
 def test_echo_without_logprobs_comes_first(text: ModelText) -> None:
     """The prompt's text, once, before the choice's own, also for a row that ends at once."""
     ids = text.tokenizer.encode_rendered(" fox")

@@ -20,10 +20,11 @@ def scan(markers: tuple[str, ...], pieces: list[str]) -> tuple[str, str | None]:
     return before + scanner.finish(), None
 
 
-def first_completed(markers: tuple[str, ...], text: str) -> tuple[str, str | None]:
+def first_completed(markers: tuple[str, ...], text: str, passable: int = 0, passed: int = 0) -> tuple[str, str | None]:
     """The same by the plainest rule: the shortest prefix of the text that ends with a marker, the longest of those."""
     for end in range(len(text) + 1):
-        ending = [marker for marker in markers if text[:end].endswith(marker)]
+        counting = markers if end > passed else markers[passable:]
+        ending = [marker for marker in counting if text[:end].endswith(marker)]
         if ending:
             longest = max(ending, key=len)
             return text[: end - len(longest)], longest
@@ -43,6 +44,30 @@ def test_cutting_the_text_makes_no_difference(markers: tuple[str, ...], text: st
     assert scan(markers, [text]) == expected
     assert scan(markers, list(text)) == expected
     assert scan(markers, [text[:cut], text[cut:]]) == expected
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    markers=st.lists(st.text(alphabet="ab", min_size=1, max_size=4), max_size=4, unique=True).map(tuple),
+    text=LETTERS,
+    data=st.data(),
+)
+def test_a_passable_marker_counts_where_it_ends_late_enough(
+    markers: tuple[str, ...], text: str, data: st.DataObject
+) -> None:
+    """Letter by letter and cut where it begins to count: one that began before is found, one that ended is not."""
+    passable, passed = data.draw(st.integers(0, len(markers))), data.draw(st.integers(0, len(text)))
+    expected = first_completed(markers, text, passable, passed)
+    for pieces in ([*text], [text[:passed], text[passed:]]):
+        scanner, before, fed, found = MarkerScanner(markers, passable), "", 0, None
+        for piece in pieces:
+            fed += len(piece)
+            result = scanner.feed(piece, max(0, fed - passed))
+            before += result.before
+            if result.found is not None:
+                found = markers[result.found.marker]
+                break
+        assert (before + ("" if found else scanner.finish()), found) == expected
 
 
 def test_what_may_become_a_marker_is_held_and_released() -> None:

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from frontend.parsers.base import ReasoningFormat
 from frontend.text.events import TextOutput
 from frontend.text.pipeline import TextOptions, TextPipeline
+from frontend.text.structure import ReplyForm
 from frontend.text.tokenizer import Tokenizer
 
 TEXT = "The fox STOPS here 😀 and 漢字 STOP there. END"
@@ -149,3 +151,40 @@ def test_any_ids_any_stops_any_cut(byte_level: Tokenizer, metaspace: Tokenizer, 
         assert run(machine(tokenizer, *stops), [ids]) == expected
         assert run(machine(tokenizer, *stops), [ids[:cut], ids[cut:]]) == expected
         assert (expected.stop is not None) == bool(stops)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_stop_counts_only_behind_min_tokens(tokenizer: Tokenizer, data: st.DataObject) -> None:
+    """The first that a token behind them completes, as in vLLM, however the ids arrive; its beginning may be older."""
+    ids = tokenizer.encode_rendered(TEXT)
+    stops = tuple(data.draw(st.lists(st.sampled_from(STOPS), min_size=1, unique=True)))
+    least, cut = data.draw(st.integers(0, len(ids) + 1)), data.draw(st.integers(0, len(ids)))
+    passed = len(tokenizer.decode(ids[:least], True).rstrip("\ufffd")) if least else -1
+    ends = [end for end in range(len(TEXT) + 1) if end > passed and TEXT[:end].endswith(stops)]
+    longest = max((stop for stop in stops if ends and TEXT[: ends[0]].endswith(stop)), key=len, default=None)
+    expected = TEXT if longest is None else TEXT[: ends[0] - len(longest)]
+    for feeds in ([ids], [[id_] for id_ in ids], [ids[:cut], ids[cut:]]):
+        result = run(TextPipeline(tokenizer, TextOptions(stops=stops, min_tokens=least)), feeds)
+        assert (result.text, result.stop) == (expected, longest)
+
+
+def test_a_marker_is_none_the_less_one_before_min_tokens(tokenizer: Tokenizer) -> None:
+    """Stop strings alone wait: reasoning begins where it begins, and what was held there is text behind its end."""
+    reasoning = ReasoningFormat(name="t", claims=lambda _: True, begins=("<think>",), ends=("</think>",))
+    form = ReplyForm(reasoning=reasoning)
+    ids = tokenizer.encode_rendered("\n<think>why</think>\nbecause\nso")
+    options = TextOptions(stops=("\n", "think"), min_tokens=len(ids))
+    result = run(TextPipeline(tokenizer, options, form), [[id_] for id_ in ids])
+    assert (result.text, result.stop) == ("because\nso", None)
+
+
+@pytest.mark.parametrize("has_spans", [False, True])
+def test_the_token_that_ended_a_row_may_be_text(byte_level: Tokenizer, has_spans: bool) -> None:
+    """Behind all others, completing what they left open; it is not one of those that are consumed and told."""
+    ids = byte_level.encode_rendered("so 漢")
+    pipeline = TextPipeline(byte_level, TextOptions(has_spans=has_spans))
+    fed = pipeline.feed(ids[:-1])
+    ended = pipeline.finish(ids[-1])
+    assert (fed.text + ended.text, ended.consumed_tokens) == ("so 漢", len(ids) - 1)
+    assert len((*fed.starts, *ended.starts)) == (len(ids) - 1) * has_spans

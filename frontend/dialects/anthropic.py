@@ -15,7 +15,8 @@ from frontend.dialects.anthropic_tools import read_tools
 from frontend.dialects.base import Constraint, Generation
 from frontend.dialects.dialect import Dialect
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
-from frontend.dialects.openai_fields import MAX_STOP_IDS, MAX_TIMEOUT_S, SHARED_FIELDS, read_stops
+from frontend.dialects.openai_constraints import CONSTRAINT_FIELDS, read_constraint
+from frontend.dialects.openai_fields import MAX_STOP_IDS, MAX_TIMEOUT_S, SHARED_FIELDS, check_least, read_stops
 from frontend.dialects.openai_sampling import read_sampling, read_token_ids
 from frontend.dialects.values import Above, Bounds, as_object, read_bool, read_integer, read_number, read_text, wrong
 from frontend.errors import RequestError
@@ -23,7 +24,8 @@ from protocol.errors import ErrorCode
 from protocol.messages import Grammar
 
 # Those that Anthropic does not have, with the same meaning as in the other dialects.
-_SAMPLING_NAMES: Final = (
+_SHARED_NAMES: Final = (
+    *(name for name in CONSTRAINT_FIELDS if name != "response_format"),
     "min_p",
     "typical_p",
     "xtc_probability",
@@ -39,6 +41,8 @@ _SAMPLING_NAMES: Final = (
     "bad_words",
     "seed",
     "stop_token_ids",
+    "include_stop_str_in_output",
+    "skip_special_tokens",
     "ignore_eos",
     "min_tokens",
     "timeout",
@@ -82,7 +86,7 @@ ANTHROPIC_FIELDS: Final[FieldTable] = {
     "n": NeutralOnly((1,)),
     "stop": NeutralOnly(advice="send it as stop_sequences"),
     "response_format": NeutralOnly(({"type": "text"},), "send it as output_config.format"),
-    **{name: SHARED_FIELDS[name] for name in _SAMPLING_NAMES},
+    **{name: SHARED_FIELDS[name] for name in _SHARED_NAMES},
 }
 OUTPUT_CONFIG_FIELDS: Final[FieldTable] = {
     "effort": Honoured("the template's reasoning_effort; xhigh and max are high"),
@@ -117,12 +121,12 @@ def parse_message(body: object) -> Generation:
     thinking, in_thinking = _thinking(fields)
     output, in_output = _output_config(fields)
     effort = _effort(output)
+    constrained = read_constraint(fields)
     asked_by = {"thinking": tuple(thinking), "output_config.effort": tuple(effort)}
     asked_by = {name: variables for name, variables in asked_by.items() if variables}
     min_tokens = read_integer(fields, "min_tokens", Bounds(0, 2**53)) or 0
     max_tokens = read_integer(fields, "max_tokens", _COUNT)
-    if max_tokens is not None and min_tokens > max_tokens:
-        raise wrong("min_tokens", min_tokens, f"at most the {max_tokens} tokens that are asked for")
+    check_least(min_tokens, max_tokens)
     return Generation(
         model=read_text(fields, "model"),
         prompts=(replace(read.prompt, variables={**thinking, **effort}, asked_by=asked_by),),
@@ -131,14 +135,16 @@ def parse_message(body: object) -> Generation:
         seed=read_integer(fields, "seed", _INT64),
         stops=read_stops(fields, "stop_sequences"),
         stop_ids=read_token_ids(fields, "stop_token_ids", MAX_STOP_IDS),
+        include_stop=read_bool(fields, "include_stop_str_in_output", default=False),
         ignore_eos=read_bool(fields, "ignore_eos", default=False),
         min_tokens=min_tokens,
-        constraint=_constraint(fields, output),
+        skip_special_tokens=read_bool(fields, "skip_special_tokens", default=True),
+        constraint=_constraint(fields, output, constrained.constraint),
         tools=tools,
         hides_reasoning=_hides_reasoning(fields),
         timeout_s=read_number(fields, "timeout", Above(0, MAX_TIMEOUT_S)),
         is_stream=read_bool(fields, "stream", default=False),
-        ignored=tuple(dict.fromkeys(ignored + read.ignored + in_tools + in_thinking + in_output)),
+        ignored=tuple(dict.fromkeys(ignored + read.ignored + in_tools + in_thinking + in_output + constrained.ignored)),
     )
 
 
@@ -187,16 +193,18 @@ def _effort(output: Mapping[str, object]) -> dict[str, Any]:
     return {"reasoning_effort": _EFFORTS[effort]}
 
 
-def _constraint(body: Mapping[str, object], output: Mapping[str, object]) -> Constraint | None:
-    """The schema of the reply's text, from either of its places."""
+def _constraint(
+    body: Mapping[str, object], output: Mapping[str, object], other: Constraint | None
+) -> Constraint | None:
+    """The schema of the reply's text, from either of its places; other: that of a field which is not Anthropic's."""
     places = {"output_config.format": output.get("format"), "output_format": body.get("output_format")}
     given = {name: value for name, value in places.items() if value is not None}
     if not given:
-        return None
-    if len(given) > 1:
-        raise RequestError(
-            ErrorCode.INVALID_REQUEST, "`output_format` and `output_config.format` exclude each other", "output_format"
-        )
+        return other
+    names = [*given, *([] if other is None else [other.field])]
+    if len(names) > 1:
+        told = " and ".join(f"`{name}`" for name in names)
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"{told} exclude each other: send one of them", names[-1])
     name, value = next(iter(given.items()))
     fields = as_object(value, name)
     check_fields(fields, _FORMAT_FIELDS, f"{name}.")

@@ -44,9 +44,9 @@ SHARED_FIELDS: Final[FieldTable] = {
     "seed": Honoured("any 64-bit integer; only its lower 63 bits count"),
     "stop": Honoured("a string or up to 16; the one completed first ends the text"),
     "stop_token_ids": Honoured(),
-    "include_stop_str_in_output": Honoured(),
+    "include_stop_str_in_output": Honoured("also the text of a token that ends the reply, as in vLLM"),
     "ignore_eos": Honoured(),
-    "min_tokens": Honoured(),
+    "min_tokens": Honoured("so long no end counts, a stop string neither"),
     "skip_special_tokens": Honoured(),
     "timeout": Honoured("Convoy's own: seconds for the whole request"),
     "user": Honoured("must be a string; nothing is counted by user"),
@@ -120,8 +120,7 @@ def read_generation(
     max_completion_tokens = read_integer(body, "max_completion_tokens", bounds)
     limit = max_tokens if max_completion_tokens is None else max_completion_tokens
     min_tokens = read_integer(body, "min_tokens", Bounds(0, 2**53)) or 0
-    if limit is not None and min_tokens > limit:
-        raise wrong("min_tokens", min_tokens, f"at most the {limit} tokens that are asked for")
+    check_least(min_tokens, limit)
     return Generation(
         model=read_text(body, "model"),
         prompts=prompts,
@@ -144,6 +143,12 @@ def read_generation(
         include_usage=stream.include_usage,
         ignored=tuple(dict.fromkeys(ignored + stream.ignored + constrained.ignored)),
     )
+
+
+def check_least(min_tokens: int, limit: int | None) -> None:
+    """Raises RequestError for a min_tokens over the tokens that are asked for at most."""
+    if limit is not None and min_tokens > limit:
+        raise wrong("min_tokens", min_tokens, f"at most the {limit} tokens that are asked for")
 
 
 def _stream_options(body: Mapping[str, object]) -> StreamOptions:

@@ -64,12 +64,12 @@ def completion_logprobs(entries: Sequence[TokenEntry], asked: AskedLogprobs) -> 
 def read_chat_logprobs(body: Mapping[str, object]) -> AskedLogprobs | None:
     """`logprobs` and `top_logprobs` of a chat. Raises RequestError."""
     is_wanted = read_bool(body, "logprobs", default=False)
-    top = _top(body)
+    top, has_ids = _top(body), has_token_ids(body)
     if not is_wanted and top:
         raise RequestError(
             ErrorCode.INVALID_REQUEST, f"`top_logprobs` {top} needs `logprobs` to be true", "top_logprobs"
         )
-    return AskedLogprobs(top, _has_ids(body)) if is_wanted else None
+    return AskedLogprobs(top, has_ids) if is_wanted else None
 
 
 def read_completion_logprobs(body: Mapping[str, object]) -> AskedLogprobs | None:
@@ -85,7 +85,7 @@ def read_completion_logprobs(body: Mapping[str, object]) -> AskedLogprobs | None
             "`top_logprobs` is only read when `logprobs` is true; here `logprobs` is their number",
             "top_logprobs",
         )
-    return AskedLogprobs(read_integer(body, "logprobs", Bounds(0, MAX_TOP)) or 0, _has_ids(body))
+    return AskedLogprobs(read_integer(body, "logprobs", Bounds(0, MAX_TOP)) or 0, has_token_ids(body))
 
 
 def _top(body: Mapping[str, object]) -> int:
@@ -93,7 +93,8 @@ def _top(body: Mapping[str, object]) -> int:
     return max(read_integer(body, "top_logprobs", Bounds(0, MAX_TOP, off=-1)) or 0, 0)
 
 
-def _has_ids(body: Mapping[str, object]) -> bool:
+def has_token_ids(body: Mapping[str, object]) -> bool:
+    """Whether tokens are to be told as their ids. Raises RequestError."""
     return read_bool(body, "return_tokens_as_token_ids", default=False)
 
 

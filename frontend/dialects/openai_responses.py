@@ -12,8 +12,8 @@ from frontend.dialects.base import AskedLogprobs, ChatPrompt, Constraint, Genera
 from frontend.dialects.dialect import Dialect
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
 from frontend.dialects.openai_constraints import schema_grammar
-from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation
-from frontend.dialects.openai_logprobs import MAX_TOP
+from frontend.dialects.openai_fields import SHARED_FIELDS, check_least, read_generation
+from frontend.dialects.openai_logprobs import MAX_TOP, has_token_ids
 from frontend.dialects.openai_responses_frames import AskedResponse, framer, whole_response
 from frontend.dialects.openai_responses_items import NOTHING, Recalled, Transcript, input_items, resolved
 from frontend.dialects.openai_responses_objects import ReasoningConfig, ResponseBody, TextConfig
@@ -48,7 +48,6 @@ _OTHERWISE: Final[FieldTable] = {
     "max_completion_tokens": NeutralOnly(advice="send max_output_tokens"),
     "response_format": NeutralOnly(advice="send it as text.format"),
     "n": NeutralOnly((1,), "a response is one answer: leave it out"),
-    "min_tokens": NeutralOnly((0,)),
 }
 
 RESPONSES_FIELDS: Final[FieldTable] = {
@@ -146,10 +145,12 @@ def parse_responses(body: object, recalled: Recalled = NOTHING) -> Generation:
         items=tuple(items),
         is_sealed=_SEALED in include,
     )
+    check_least(generation.min_tokens, asked.blank.max_output_tokens)
+    logprobs = AskedLogprobs(top_logprobs, has_token_ids(fields))
     return replace(
         generation,
         max_tokens=asked.blank.max_output_tokens,
-        logprobs=AskedLogprobs(top_logprobs) if top_logprobs or _LOGPROBS in include else None,
+        logprobs=logprobs if top_logprobs or _LOGPROBS in include else None,
         constraint=_constraint(text, generation),
         tools=use,
         kept=asked,

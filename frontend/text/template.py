@@ -4,6 +4,7 @@ Renders as transformers' apply_chat_template does (a test compares them), withou
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +20,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from frontend.errors import RequestError
 from frontend.text.tokenizer import Tokenizer
 from protocol.errors import ErrorCode
+
+log = logging.getLogger(__name__)
 
 Message = Mapping[str, Any]
 
@@ -142,7 +145,11 @@ def load_template(tokenizer: Tokenizer, choice: TemplateChoice | None = None) ->
     source = tokenizer.chat_template if choice.source is None else choice.source
     if source is None and choice.has_default:
         source = DEFAULT_TEMPLATE
-    return ChatTemplate(source, tokenizer.special_tokens, choice.variables)
+    template = ChatTemplate(source, tokenizer.special_tokens, choice.variables)
+    unread = [name for name in choice.variables if name not in template.reads]
+    if unread:
+        log.warning("template.unread_variables", extra={"option": "--chat-template-args", "names": unread})
+    return template
 
 
 def compile_error(source: str) -> str | None:

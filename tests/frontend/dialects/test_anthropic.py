@@ -44,6 +44,8 @@ def test_every_field_arrives() -> None:
         min_p=0.05,
         seed=7,
         stop_token_ids=[5],
+        include_stop_str_in_output=True,
+        skip_special_tokens=False,
         ignore_eos=True,
         min_tokens=3,
         timeout=2.5,
@@ -58,6 +60,8 @@ def test_every_field_arrives() -> None:
         seed=7,
         stops=("A", "B"),
         stop_ids=(5,),
+        include_stop=True,
+        skip_special_tokens=False,
         ignore_eos=True,
         min_tokens=3,
         timeout_s=2.5,
@@ -137,6 +141,17 @@ def test_a_schema_constrains_the_reply(place: str) -> None:
     form = {"type": "json_schema", "schema": {"type": "object"}}
     generation = parsed(output_format=form) if place == "output_format" else parsed(output_config={"format": form})
     assert generation.constraint == Constraint(place, Grammar(kind="json_schema", text='{"type":"object"}'))
+
+
+def test_other_dialects_constraints_count_too() -> None:
+    """Under their own names, instead of free text; beside a format one of the two would be forgotten."""
+    assert parsed(guided_regex="[0-9]+").constraint == Constraint("guided_regex", Grammar(kind="regex", text="[0-9]+"))
+    form = {"type": "json_schema", "schema": {"type": "object"}}
+    error = refused(output_config={"format": form}, grammar='root ::= "x"')
+    assert (error.param, error.message) == (
+        "grammar",
+        "`output_config.format` and `grammar` exclude each other: send one of them",
+    )
 
 
 IGNORED: list[tuple[dict[str, Any], tuple[str, ...]]] = [

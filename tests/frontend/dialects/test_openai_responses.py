@@ -41,9 +41,19 @@ def test_a_string_is_a_users_message() -> None:
 def test_settings_are_read() -> None:
     """OpenAI's under this API's names, and those of local servers beside them."""
     generation = parsed(
-        model="m", max_output_tokens=7, temperature=0.5, top_p=0.9, top_k=4, seed=3, stop="x", stream=True, timeout=2
+        model="m",
+        max_output_tokens=7,
+        min_tokens=5,
+        temperature=0.5,
+        top_p=0.9,
+        top_k=4,
+        seed=3,
+        stop="x",
+        stream=True,
+        timeout=2,
     )
     assert (generation.model, generation.max_tokens, generation.seed) == ("m", 7, 3)
+    assert generation.min_tokens == 5
     assert (generation.stops, generation.is_stream, generation.timeout_s) == (("x",), True, 2.0)
     sampling = generation.sampling
     assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.5, 0.9, 4)
@@ -84,6 +94,8 @@ def test_the_response_repeats_its_request() -> None:
         ({"top_logprobs": 0}, None),
         ({"top_logprobs": 3}, AskedLogprobs(3)),
         ({"include": ["message.output_text.logprobs"]}, AskedLogprobs(0)),
+        ({"return_tokens_as_token_ids": True}, None),
+        ({"top_logprobs": 3, "return_tokens_as_token_ids": True}, AskedLogprobs(3, has_ids=True)),
         ({"include": ["message.output_text.logprobs"], "top_logprobs": 3}, AskedLogprobs(3)),
     ],
 )
@@ -164,6 +176,7 @@ REFUSED: list[tuple[dict[str, Any], str, ErrorCode]] = [
     ({"instructions": 7}, "instructions", ErrorCode.INVALID_REQUEST),
     ({"max_output_tokens": 0}, "max_output_tokens", ErrorCode.INVALID_REQUEST),
     ({"max_tokens": 5}, "max_tokens", ErrorCode.UNSUPPORTED),
+    ({"max_output_tokens": 5, "min_tokens": 6}, "min_tokens", ErrorCode.INVALID_REQUEST),
     ({"n": 2}, "n", ErrorCode.UNSUPPORTED),
     ({"response_format": {"type": "json_object"}}, "response_format", ErrorCode.UNSUPPORTED),
     ({"background": True}, "background", ErrorCode.UNSUPPORTED),

@@ -202,6 +202,14 @@ def test_a_requests_variables_win_over_the_operators() -> None:
     assert template.render(CONVERSATIONS["one"], mood="wild", depth=2) == "E wild 2"
 
 
+def test_variables_that_no_template_reads_are_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, at the start: a flag is never without effect in silence."""
+    choice = TemplateChoice(source="{{ mood }}", variables={"mood": "calm", "deep": 1})
+    load_template(tokenizer_of(None), choice)
+    load_template(tokenizer_of(None), TemplateChoice(source="{{ mood }}", variables={"mood": "calm"}))
+    assert [record.__dict__["names"] for record in caplog.records] == [["deep"]]
+
+
 def test_why_a_template_does_not_compile() -> None:
     """The line, and jinja2's words; a sound one has no reason."""
     assert compile_error("{% generation %}x{% endgeneration %}") is None

@@ -91,7 +91,8 @@ class EngineView {
   constructor(place) {
     this.place = place;
     this.speed = new Sparkline('Tokens a second', 'a second');
-    this.step = new Sparkline('Decode step', 'milliseconds');
+    this.gap = new Sparkline('Decode gap', 'milliseconds');
+    this.gaps = null;
     this.figures = new Map();
     this.build();
   }
@@ -104,7 +105,7 @@ class EngineView {
       this.trouble = make('p', { className: 'wrong', hidden: true }),
       make('div', { className: 'gauge' }, this.head('Rows', 'rows'), this.slots, make('p', { className: 'hint' }, this.figure('queue'))),
       make('div', { className: 'gauge' }, this.head('Tokens a second', 'speed'), this.speed.element),
-      make('div', { className: 'gauge' }, this.head('Decode step', 'step'), this.step.element, make('p', { className: 'hint' }, this.figure('age'))),
+      make('div', { className: 'gauge' }, this.head('Decode gap', 'gap'), this.gap.element, make('p', { className: 'hint' }, this.figure('age'))),
       make('div', { className: 'gauge' }, this.head('Memory', 'memory'), this.memoryBar, make('p', { className: 'hint' }, this.figure('parts'))),
       this.list = make('dl'),
     );
@@ -140,7 +141,7 @@ class EngineView {
     this.showModel(engine);
     this.showRows(engine, stats.limits);
     this.showSpeed(engine, isAlive);
-    this.showMemory(engine.memory);
+    this.showMemory(engine);
     this.showCounters(stats);
   }
 
@@ -167,21 +168,30 @@ class EngineView {
     this.set('queue', words);
   }
 
-  showSpeed({ tokens, step, rows }, isAlive) {
+  showSpeed({ tokens, step }, isAlive) {
     const speed = isAlive ? tokens.generated_per_s : 0;
-    // Without a decoding row the last step is history: the line shows that nobody waits.
-    const stepMs = isAlive && rows.decoding ? step.last_ms : 0;
+    const gapMs = isAlive ? this.meanGap(step.gaps_ms) : 0;
     this.speed.push(speed);
-    this.step.push(stepMs);
+    this.gap.push(gapMs);
     this.set('speed', formatNumber(speed));
-    this.set('step', stepMs ? `${formatNumber(stepMs)} ms` : 'idle');
+    this.set('gap', gapMs ? `${formatNumber(gapMs)} ms` : 'idle');
     const isStuck = step.age_ms > STUCK_MS;
     this.figures.get('age').classList.toggle('wrong', isStuck);
     this.set('age', step.age_ms ? `The running turn is ${formatSeconds(step.age_ms / 1000)} old${isStuck ? ', longer than it should be' : ''}` : 'Nothing is running');
   }
 
-  showMemory(memory) {
-    const ceiling = memory.ceiling_bytes ?? 0;
+  /** Between two tokens, since the last look. */
+  meanGap(gaps) {
+    if (!gaps) return 0;
+    const now = { sum: gaps.sum, count: gaps.counts.reduce((total, count) => total + count, 0) };
+    const was = this.gaps;
+    this.gaps = now;
+    return was && now.count > was.count ? (now.sum - was.sum) / (now.count - was.count) : 0;
+  }
+
+  showMemory({ memory, prefix }) {
+    // The limit is over the caches of rows and prefixes.
+    const ceiling = prefix?.limit_bytes ? memory.weights_bytes + prefix.limit_bytes : 0;
     // Shares of an unknown whole would look like a full machine.
     this.memoryBar.hidden = !ceiling;
     const other = Math.max(0, memory.active_bytes - memory.weights_bytes - memory.kv_bytes);

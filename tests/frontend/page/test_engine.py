@@ -29,7 +29,7 @@ async def counters(page: Page) -> dict[str, str]:
 
 
 async def test_every_figure_is_the_engines(page: Page, server: ScriptedServer) -> None:
-    """Rows by state, speed, step and its age, memory against its ceiling, queue, counters, restarts."""
+    """Rows by state, speed, gap and the age of a turn, memory against its ceiling, queue, counters, restarts."""
     server.stats = stats(
         rows={"waiting": 3, "prefilling": 1, "decoding": 5},
         step={"count": 9, "age_ms": 12.4, "last_ms": 24.6},
@@ -40,8 +40,8 @@ async def test_every_figure_is_the_engines(page: Page, server: ScriptedServer) -
             "peak_bytes": 11_000_000_000,
             "weights_bytes": 6_000_000_000,
             "kv_bytes": 2_000_000_000,
-            "ceiling_bytes": 16_000_000_000,
         },
+        prefix={"limit_bytes": 10_000_000_000, "hits": 0, "misses": 0, "entries": 0, "size_bytes": 0},
     )
     await holds(page, "document.querySelector('.figure.rows').textContent === '6 of 8'")
     found = await figures(page)
@@ -51,7 +51,7 @@ async def test_every_figure_is_the_engines(page: Page, server: ScriptedServer) -
         "rows": "6 of 8",
         "queue": "5 decoding, 1 reading their prompt, 3 waiting (at most 64)",
         "speed": "187",
-        "step": "25 ms",
+        "gap": "idle",
         "age": "The running turn is 12 ms old",
         "memory": "9.2 GB of 16.0 GB",
         "parts": "Weights 6.0 GB, KV caches 2.0 GB, peak 11.0 GB",
@@ -64,7 +64,26 @@ async def test_every_figure_is_the_engines(page: Page, server: ScriptedServer) -
     assert listed["Phase"] == "ready"
     assert listed["Up for"] == "1 h 1 min"
     assert (listed["Restarts"], listed["Finished"], listed["Cancelled"], listed["Failed"]) == ("1", "7", "2", "1")
-    assert "Prefix hits" not in listed
+
+
+async def test_the_gap_is_that_since_the_last_look(page: Page, server: ScriptedServer) -> None:
+    """Ten gaps of 40 ms count for nothing more once three of 130 ms have come; a new engine begins anew."""
+    for finished, counts, sum_ms, told in (
+        (11, [4, 6, 0], 400.0, "idle"),
+        (12, [4, 6, 3], 790.0, "130 ms"),
+        (13, [1, 0, 0], 5.0, "idle"),
+    ):
+        gaps = {"bounds": [10.0, 50.0], "counts": counts, "sum": sum_ms}
+        server.stats = stats(
+            step={"count": 9, "age_ms": 0.0, "last_ms": 25.0, "gaps_ms": gaps},
+            counters={"finished": finished, "cancelled": 2, "failed": 1, "rejected": 0},
+        )
+        # Together: at the next look, a second later, the same figures would show no gap.
+        is_seen = f"document.querySelector('#gauges dl').textContent.includes('Finished{finished}')"
+        await holds(page, f"{is_seen} && document.querySelector('.figure.gap').textContent === '{told}'")
+    label = await page.get_attribute(".spark >> nth=1", "aria-label")
+    assert label is not None
+    assert label.endswith("at most 130")
 
 
 async def test_what_the_engine_does_not_tell_is_not_shown(page: Page, server: ScriptedServer) -> None:

@@ -368,19 +368,6 @@ async def test_a_long_prefill_says_how_far_it_is(runtime_dir: Path) -> None:
         assert blocks.index(told[-1]) < next(index for index, block in enumerate(blocks) if block.startswith("data: "))
 
 
-async def test_client_that_stops_reading_is_dropped(runtime_dir: Path) -> None:
-    """A stream left unread is cancelled in the end, with its buffers bounded, and its sibling is served."""
-    async with serving(runtime_dir, {"stall_s": 0.3}, context_length=10_000_000, step_ms=1) as served:
-        response = await served.post(CHAT, chat("!flood 100", stream=True))
-        assert response.status == 200
-        response._connection.transport.pause_reading()  # type: ignore[union-attr]
-        status, reply = await served.answer(COMPLETIONS, {"prompt": "!count", "max_tokens": 50})
-        assert (status, reply["usage"]["completion_tokens"]) == (200, 50)
-        await until(lambda: len(served.engine.cancels()) == 1, "the unread stream is cancelled")
-        await until(lambda: not served.engine.rows.live(), "its row is gone")
-        response.close()
-
-
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_a_refused_grammar_is_told_under_the_clients_field(runtime_dir: Path, is_stream: bool) -> None:
     """D7: the engine's words on a grammar reach the client as a 400 under the name that it has sent."""

@@ -1,9 +1,23 @@
-"""Server-sent events: the framing, byte for byte."""
+"""Server-sent events: the framing, byte for byte, and a stream's bounds."""
+
+from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 
 from frontend.sse import DONE, comment, frame
-from tests.fakes.serving import decoded_events
+from tests.fakes.deadline import until
+from tests.fakes.serving import decoded_events, serving
+
+FLOOD = "!flood 100"
+CHAT = {"messages": [{"role": "user", "content": FLOOD}]}
+FLOODS: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": CHAT,
+    "/v1/completions": {"prompt": FLOOD},
+    "/v1/responses": {"input": FLOOD},
+    "/v1/messages": CHAT,
+}
 
 
 class Content(msgspec.Struct):
@@ -35,3 +49,17 @@ def test_joined_frames_come_apart_again() -> None:
         {"text": "🦊"},
         "[DONE]",
     ]
+
+
+@pytest.mark.parametrize("path", FLOODS)
+async def test_a_client_that_stops_reading_is_dropped(runtime_dir: Path, path: str) -> None:
+    """A10: a stream left unread is cancelled in the end, with its buffers bounded, and its sibling is served."""
+    async with serving(runtime_dir, {"stall_s": 0.3}, context_length=10_000_000, step_ms=1) as served:
+        response = await served.post(path, {**FLOODS[path], "stream": True})
+        assert response.status == 200
+        response._connection.transport.pause_reading()  # type: ignore[union-attr]
+        status, reply = await served.answer("/v1/completions", {"prompt": "!count", "max_tokens": 50})
+        assert (status, reply["usage"]["completion_tokens"]) == (200, 50)
+        await until(lambda: len(served.engine.cancels()) == 1, "the unread stream is cancelled")
+        await until(lambda: not served.engine.rows.live(), "its row is gone")
+        response.close()

@@ -12,7 +12,7 @@ import mlx.core as mx
 from engine import decode
 from engine.batch import Group
 from engine.sampling.masks import GrammarMasks, Words
-from engine.sampling.split import Split, SplitPlan, sample_free
+from engine.sampling.split import Split, SplitPlan, constrained_logits, sample_free
 
 
 class MaskedStep(NamedTuple):
@@ -50,7 +50,7 @@ def launch_beside_masks(logits: mx.array, group: Group, masks: GrammarMasks) -> 
 
 def launch_rest(step: MaskedStep, group: Group, masks: GrammarMasks) -> None:
     """Samples step n of the rows that follow grammars; the group's register is then that of all its rows."""
-    masked = masks.laid_over(step.split.logits, step.masks.result())
+    masked = masks.laid_over(constrained_logits(step.split, step.plan), step.masks.result())
     group.register = decode.launch_masked(step.split, masked, step.plan, group.register)
 
 

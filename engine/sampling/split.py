@@ -29,7 +29,7 @@ class SplitPlan:
 
 
 class Split(NamedTuple):
-    """A step before its masks. free: of the rows that need none. logits: [C, V], of the others."""
+    """A step before its masks. free: of the rows that need none. logits: [B, V], of all."""
 
     free: Sampled | None
     logits: mx.array
@@ -68,11 +68,16 @@ def sample_free(logits: mx.array, plan: SplitPlan, inputs: mx.array) -> Split:
         free = sample(logits, plan.free, inputs)
     else:
         free = sample(logits[plan.free_at], plan.free, inputs[plan.free_at])
-    return Split(free, logits[plan.constrained_at])
+    return Split(free, logits)
+
+
+def constrained_logits(split: Split, plan: SplitPlan) -> mx.array:
+    """[C, V]: of the rows that follow grammars. Copied late: what is masked then is still in the cache."""
+    return split.logits if plan.order is None else split.logits[plan.constrained_at]
 
 
 def sample_constrained(split: Split, masked: mx.array, plan: SplitPlan, inputs: mx.array) -> Sampled:
-    """All rows' tokens, [B]. masked: [C, V], the split's logits under their masks. inputs: [B]."""
+    """All rows' tokens, [B]. masked: [C, V], their logits under their masks. inputs: [B]."""
     if plan.order is None or split.free is None:
         return sample(masked, plan.constrained, inputs)
     constrained = sample(masked, plan.constrained, inputs[plan.constrained_at])

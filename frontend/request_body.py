@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 from aiohttp import web
 
-from frontend.errors import RequestError
+from frontend.errors import HttpErrorCode, RequestError
 from protocol.errors import ErrorCode
 
 MAX_JSON_DEPTH: Final = 128
@@ -48,7 +48,7 @@ def decoded(body: bytes) -> object:
     """The JSON value. Raises RequestError where it is none, or nested too deeply."""
     if json_depth(body) > MAX_JSON_DEPTH:
         raise RequestError(
-            ErrorCode.INVALID_REQUEST, f"the request body is nested deeper than the {MAX_JSON_DEPTH} levels allowed"
+            HttpErrorCode.BODY_TOO_LARGE, f"the request body is nested deeper than the {MAX_JSON_DEPTH} levels allowed"
         )
     try:
         return msgspec.json.decode(body)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontend.errors import RequestError
+from frontend.errors import HttpErrorCode, RequestError
 from frontend.request_body import MAX_JSON_DEPTH, decoded, json_depth
 
 
@@ -27,10 +27,11 @@ def depth_of(value: object) -> int:
 
 
 def test_128_levels_are_taken_and_one_more_is_not() -> None:
-    """The limit is told in the message."""
+    """The limit is told in the message; it is one of size, as that of bytes."""
     assert depth_of(decoded(nested(MAX_JSON_DEPTH))) == MAX_JSON_DEPTH
-    with pytest.raises(RequestError, match="nested deeper than the 128 levels"):
+    with pytest.raises(RequestError, match="nested deeper than the 128 levels") as caught:
         decoded(nested(MAX_JSON_DEPTH + 1))
+    assert (caught.value.status, caught.value.code) == (413, HttpErrorCode.BODY_TOO_LARGE)
 
 
 def test_too_deep_bodies_are_never_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ Owns one entry per route, in OPERATIONS; everything it says of a field is the di
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -19,7 +19,15 @@ from frontend.dialects.openai_completions import COMPLETION_FIELDS, CompletionRe
 from frontend.dialects.openai_responses import RESPONSES_FIELDS
 from frontend.dialects.openai_responses_objects import ResponseBody
 from frontend.errors import ErrorBody
-from frontend.field_schemas import Schema, table_schema
+from frontend.field_schemas import (
+    CHAT_SHAPES,
+    MESSAGES_SHAPES,
+    NO_SHAPES,
+    RESPONSES_SHAPES,
+    TOKENIZE_SHAPES,
+    Schema,
+    table_schema,
+)
 from frontend.token_count import TokenCount
 
 _REFERENCE: Final = "#/components/schemas/{name}"
@@ -29,7 +37,7 @@ _JSON: Final = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """About one route. fields, required: of its body; None for a route without one.
+    """About one route. fields, required, shapes: of its body; None for a route without one.
 
     reply: of a 200 that is JSON; kind: of one that is not. has_stream: it can be an event stream, too.
     """
@@ -41,11 +49,17 @@ class Operation:
     required: tuple[str, ...] = ()
     error: type[msgspec.Struct] = ErrorBody
     has_stream: bool = False
+    shapes: Mapping[str, Schema] = field(default_factory=lambda: NO_SHAPES)
 
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "POST /v1/chat/completions": Operation(
-        "A chat's next message", ChatReply, fields=CHAT_FIELDS, required=("messages",), has_stream=True
+        "A chat's next message",
+        ChatReply,
+        fields=CHAT_FIELDS,
+        required=("messages",),
+        has_stream=True,
+        shapes=CHAT_SHAPES,
     ),
     "POST /v1/completions": Operation(
         "What follows a text", CompletionReply, fields=COMPLETION_FIELDS, required=("prompt",), has_stream=True
@@ -58,6 +72,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         required=("messages",),
         error=MessageErrorBody,
         has_stream=True,
+        shapes=MESSAGES_SHAPES,
     ),
     "POST /v1/messages/count_tokens": Operation(
         "Anthropic's: how many tokens a prompt has",
@@ -65,13 +80,14 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         fields=ANTHROPIC_FIELDS,
         required=("messages",),
         error=MessageErrorBody,
+        shapes=MESSAGES_SHAPES,
     ),
     "POST /v1/responses": Operation(
         "OpenAI's: a response, which may go on from a stored one",
         ResponseBody,
         fields=RESPONSES_FIELDS,
-        required=("input",),
         has_stream=True,
+        shapes=RESPONSES_SHAPES,
     ),
     "GET /v1/responses/{id}": Operation("A stored response", ResponseBody),
     "DELETE /v1/responses/{id}": Operation("Forgets a stored response", responses.DeletedResponse),
@@ -81,12 +97,17 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "Text or messages to token ids",
         tokenizing.TokenizedText,
         fields={**CHAT_FIELDS, **tokenizing.TOKENIZE_FIELDS},
+        shapes=TOKENIZE_SHAPES,
     ),
     "POST /detokenize": Operation(
         "Token ids to text", tokenizing.Detokenized, fields=tokenizing.DETOKENIZE_FIELDS, required=("tokens",)
     ),
     "POST /apply-template": Operation(
-        "Messages to the prompt's text", tokenizing.RenderedChat, fields=CHAT_FIELDS, required=("messages",)
+        "Messages to the prompt's text",
+        tokenizing.RenderedChat,
+        fields=CHAT_FIELDS,
+        required=("messages",),
+        shapes=CHAT_SHAPES,
     ),
     "GET /v1/models": Operation("What is served", models.ModelList),
     "GET /v1/models/{id:.+}": Operation("One name that is served", models.ModelEntry),
@@ -155,7 +176,7 @@ def _described(operation: Operation, parameters: list[Schema]) -> dict[str, Any]
     if parameters:
         described["parameters"] = parameters
     if operation.fields is not None:
-        schema = table_schema(operation.fields, operation.required)
+        schema = table_schema(operation.fields, operation.required, operation.shapes)
         described["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
     return described
 

@@ -43,7 +43,7 @@ _CHOICE_FIELDS: Final[FieldTable] = {
 }
 
 _CHOICE_EXPECTED: Final = '"none", "auto", "required" or an object with a function\'s name'
-_EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _THINKING: Final = ("enable_thinking", "thinking")
 _RESERVED: Final = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
 
@@ -106,8 +106,8 @@ def effort_variables(effort: str | None, field: str) -> ReadVariables:
     """Variables for a reasoning effort, under whatever name it came. Raises RequestError."""
     if effort is None:
         return ReadVariables()
-    if effort not in _EFFORTS:
-        raise wrong(field, effort, "one of " + ", ".join(_EFFORTS))
+    if effort not in EFFORTS:
+        raise wrong(field, effort, "one of " + ", ".join(EFFORTS))
     variables = {"reasoning_effort": effort, **dict.fromkeys(_THINKING, effort != "none")}
     return ReadVariables(variables, {field: ("reasoning_effort", *_THINKING)})
 

@@ -1,18 +1,11 @@
 """The walk over a body: each verdict does what it says, in every dialect's table."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
-
 import pytest
 
-from frontend.dialects.anthropic import ANTHROPIC_FIELDS, parse_message
-from frontend.dialects.base import Generation
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
-from frontend.dialects.openai_chat import CHAT_FIELDS, parse_chat
-from frontend.dialects.openai_completions import COMPLETION_FIELDS, parse_completion
-from frontend.dialects.openai_responses import RESPONSES_FIELDS, parse_responses
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
+from tests.frontend.dialects.every_field import DIALECTS, VALUES, Spoken
 
 TABLE: FieldTable = {
     "read": Honoured(),
@@ -47,63 +40,6 @@ def test_a_refusal_says_field_value_and_what_to_do(body: dict[str, object], mess
         check_fields(body, TABLE, prefix="x.")
     assert (caught.value.code, caught.value.message) == (ErrorCode.UNSUPPORTED, message)
     assert caught.value.param == f"x.{next(iter(body))}"
-
-
-class Spoken(NamedTuple):
-    """A dialect's table and parser, the least body that it takes, and what some fields only count beside."""
-
-    table: FieldTable
-    parse: Callable[[object], Generation]
-    least: Mapping[str, Any]
-    beside: tuple[Mapping[str, Any], ...]
-
-
-TURN = {"role": "user", "content": "Hello."}
-FUNCTION = {"name": "f", "parameters": {"type": "object"}}
-SCHEMA = {"type": "json_schema", "schema": {"type": "object"}}
-DIALECTS = {
-    "chat": Spoken(
-        CHAT_FIELDS,
-        parse_chat,
-        {"messages": [TURN]},
-        (
-            {"logprobs": True},
-            {"stream": True},
-            {"tools": [{"type": "function", "function": FUNCTION}]},
-            {"messages": [TURN, {"role": "assistant", "content": "Well"}]},
-        ),
-    ),
-    "completions": Spoken(
-        COMPLETION_FIELDS, parse_completion, {"prompt": "Hello."}, ({"logprobs": True}, {"stream": True})
-    ),
-    "responses": Spoken(
-        RESPONSES_FIELDS,
-        parse_responses,
-        {"input": "Hello."},
-        ({"top_logprobs": 1}, {"stream": True}, {"tools": [{"type": "function", **FUNCTION}]}),
-    ),
-    "messages": Spoken(
-        ANTHROPIC_FIELDS, parse_message, {"messages": [TURN]}, ({"tools": [{"name": "f", "input_schema": {}}]},)
-    ),
-}
-# One of these means something to any field.
-VALUES: list[Any] = [
-    *("x", "auto", "none", "low", 'root ::= "x"', True, False, 1, 5, 0.5),
-    *(["x"], [5], [TURN, TURN], ["message.output_text.logprobs"], {"5": 1}, {"a": "b"}, SCHEMA, {"format": SCHEMA}),
-    *(
-        {"json_object": True},
-        {"type": "json_object"},
-        {"effort": "low"},
-        {"include_usage": True},
-        {"type": "enabled"},
-        {"type": "none"},
-    ),
-    *(
-        [{"type": "function", "function": FUNCTION}],
-        [{"type": "function", **FUNCTION}],
-        [{"name": "f", "input_schema": {}}],
-    ),
-]
 
 
 @pytest.mark.parametrize("name", DIALECTS)

@@ -46,7 +46,7 @@ async def test_client_gone_while_decoding(cluster: Cluster, is_stream: bool) -> 
     """A5: streamed or not, one Cancel, the row is gone; the sibling ends as it would have."""
     async with client_of(cluster.url) as client:
         before = stats(cluster.url)
-        tokens = cluster.tokens(fake=150, real=25)
+        tokens = cluster.tokens(fake=450, real=40)
         sibling = asyncio.create_task(client.stream(CHAT, chat(STORY, ignore_eos=True, max_tokens=tokens)))
         leaver = asyncio.create_task(client.begin(CHAT, {**endless(1), "stream": is_stream}))
         if is_stream:

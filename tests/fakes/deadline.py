@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 
-async def until(is_done: Callable[[], bool], what: str, limit_s: float = 10.0) -> None:
+async def until(is_done: Callable[[], bool], what: str, limit_s: float = 60.0) -> None:
     """Returns once is_done() holds; fails naming `what` after limit_s seconds."""
     deadline_s = time.monotonic() + limit_s
     while not is_done():

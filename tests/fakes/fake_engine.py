@@ -100,12 +100,12 @@ class FakeEngine:
         self._folder: RuntimeFolder = open_runtime_folder(Path(settings.runtime_dir))
         model = Path(settings.model) if settings.model else build_tokenizer_folder(self._folder.path / "fake-model")
         self._files = [NamedFile(name, (model / name).read_bytes()) for name in FILE_NAMES]
-        self._tokenizer = Tokenizer.from_buffer(self._files[0].content)
+        self.tokenizer = Tokenizer.from_buffer(self._files[0].content)
         self.rows = FakeRows(
             max_rows=settings.max_rows,
             prefill_tokens_per_turn=settings.prefill_tokens_per_turn,
             context_length=settings.context_length,
-            eos_id=self._tokenizer.token_to_id(EOS_TOKEN),
+            eos_id=self.tokenizer.token_to_id(EOS_TOKEN),
         )
         self._started_s = time.monotonic()
         self._stop = threading.Event()
@@ -154,7 +154,7 @@ class FakeEngine:
 
     def decoded(self, submit: Submit) -> str:
         """A Submit's prompt as text, special tokens too."""
-        return self._tokenizer.decode(codec.unpack_ids(submit.prompt.ids), skip_special_tokens=False)
+        return self.tokenizer.decode(codec.unpack_ids(submit.prompt.ids), skip_special_tokens=False)
 
     def _loop(self) -> None:
         next_step_s = next_status_s = time.monotonic()
@@ -253,7 +253,7 @@ class FakeEngine:
             aliases=("default_model",),
             path="none",
             context_length=settings.context_length,
-            vocabulary_size=self._tokenizer.get_vocab_size(),
+            vocabulary_size=self.tokenizer.get_vocab_size(),
             eos_ids=(self.rows.eos_id,),
             bos=BosRule(),
             defaults=GenerationDefaults(),
@@ -299,13 +299,13 @@ class FakeEngine:
         match submit.prompt:
             case TokenPrompt(ids=packed):
                 ids = codec.unpack_ids(packed)
-        text = self._tokenizer.decode(ids, skip_special_tokens=False)
+        text = self.tokenizer.decode(ids, skip_special_tokens=False)
         draw = str(submit.seed) if submit.sampling.temperature else ""
         now_s = time.monotonic()
         row = FakeRow(
             client=client,
             submit=submit,
-            script=script_for(text, self._tokenizer, self.rows.eos_id, draw),
+            script=script_for(text, self.tokenizer, self.rows.eos_id, draw),
             prompt_tokens=len(ids),
             left_tokens=len(ids),
             deadline_s=None if submit.deadline_ms is None else now_s + submit.deadline_ms / 1000,

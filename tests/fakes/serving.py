@@ -22,6 +22,7 @@ from frontend.settings import Settings
 from protocol.endpoint import open_runtime_folder
 from protocol.messages import ClientInfo
 from tests.fakes.fake_engine import FakeEngine, FakeSettings
+from tests.fakes.scripts import script_for
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +44,16 @@ class Served:
         """Status and decoded JSON of a reply that is not streamed."""
         async with await self.post(path, body, **options) as response:
             return response.status, json.loads(await response.read())
+
+    def expire(self) -> None:
+        """From now on every row is past its deadline."""
+        for row in self.engine.rows.live():
+            row.deadline_s = 0.0
+
+    def wake(self) -> None:
+        """Rows that were silent count from now on, without end."""
+        for row in self.engine.rows.live():
+            row.script = script_for("!count", self.engine.tokenizer, self.engine.rows.eos_id)
 
     async def get(self, path: str) -> tuple[int, Any]:
         """Status and decoded JSON."""

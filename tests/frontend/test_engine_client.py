@@ -18,6 +18,9 @@ from protocol.messages import ClientInfo, FetchTokenizer, Finish, Hello, ModelFa
 from tests.fakes.deadline import until
 from tests.fakes.fake_engine import FakeEngine, FakeSettings
 
+# How long a test waits for what must come; far above what it takes.
+PATIENCE_S = 60.0
+
 
 @asynccontextmanager
 async def following(runtime_dir: Path) -> AsyncIterator[EngineClient]:
@@ -36,7 +39,7 @@ def settings(runtime_dir: Path, **changes: object) -> FakeSettings:
 
 
 def make_submit(engine: FakeEngine, name: str, text: str, *, max_tokens: int | None = None) -> Submit:
-    ids = engine._tokenizer.encode(text).ids
+    ids = engine.tokenizer.encode(text).ids
     return Submit(
         epoch=engine.epoch,
         id=SubmitId(f"{name}/0"),
@@ -50,7 +53,7 @@ def make_submit(engine: FakeEngine, name: str, text: str, *, max_tokens: int | N
 async def end_of(mailbox: RowMailbox) -> tuple[list[int], Finish | RowFailure]:
     """All ids and the end of a row."""
     ids: list[int] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             news = mailbox.take()
             if news is None:
@@ -75,9 +78,10 @@ async def test_not_ready_without_engine(runtime_dir: Path) -> None:
 async def test_ready_after_loading(runtime_dir: Path) -> None:
     """A request that waits is served as soon as the engine has loaded, and knows the model's facts."""
     async with following(runtime_dir) as client:
-        engine = FakeEngine(settings(runtime_dir, load_s=0.3)).start()
+        engine = FakeEngine(settings(runtime_dir, load_s=600)).start()
         await until(lambda: client.state.phase == "loading", "loading is seen")
-        ready = await client.wait_ready(5)
+        engine.phase = "ready"
+        ready = await client.wait_ready(PATIENCE_S)
         expected: ModelFacts = engine.facts()
         assert ready.facts == expected
         engine.stop()
@@ -87,7 +91,7 @@ async def test_rows_stream_to_their_end(runtime_dir: Path) -> None:
     """A Submit's tokens and its finish reach its own mailbox."""
     engine = FakeEngine(settings(runtime_dir)).start()
     async with following(runtime_dir) as client:
-        ready = await client.wait_ready(5)
+        ready = await client.wait_ready(PATIENCE_S)
         bell = asyncio.Event()
         one = RowMailbox(make_submit(engine, "one", "!count", max_tokens=7), bell)
         two = RowMailbox(make_submit(engine, "two", "!echo abc"), asyncio.Event())
@@ -96,7 +100,7 @@ async def test_rows_stream_to_their_end(runtime_dir: Path) -> None:
         ids, end = await end_of(one)
         assert (len(ids), isinstance(end, Finish) and end.reason) == (7, "length")
         ids, end = await end_of(two)
-        assert engine._tokenizer.decode(ids) == "abc"
+        assert engine.tokenizer.decode(ids) == "abc"
         assert isinstance(end, Finish)
         assert end.reason == "stop"
         assert client.row_count == 0
@@ -107,7 +111,7 @@ async def test_new_epoch_ends_rows_and_connects_afresh(runtime_dir: Path) -> Non
     """When the engine is another one, the old rows fail as retryable, and nothing of theirs reaches the new engine."""
     old = FakeEngine(settings(runtime_dir)).start()
     async with following(runtime_dir) as client:
-        ready = await client.wait_ready(5)
+        ready = await client.wait_ready(PATIENCE_S)
         mailbox = RowMailbox(make_submit(old, "one", "!silent"), asyncio.Event())
         ready.session.submit(mailbox)
         await until(lambda: len(old.submits()) == 1, "the Submit arrives")
@@ -117,7 +121,7 @@ async def test_new_epoch_ends_rows_and_connects_afresh(runtime_dir: Path) -> Non
         assert isinstance(end, RowFailure)
         assert end.code == ErrorCode.NOT_READY
         await until(lambda: client.ready is not None, "the new engine is connected")
-        fresh = await client.wait_ready(5)
+        fresh = await client.wait_ready(PATIENCE_S)
         assert fresh.session.epoch == new.epoch
         # What the dead session would have sent is not sent at all.
         ready.session.cancel(mailbox.submit.id, "gone")
@@ -134,11 +138,11 @@ async def test_tokenizer_fetched_once_per_hash(runtime_dir: Path) -> None:
     """A second client takes the copy in the runtime folder and fetches nothing."""
     engine = FakeEngine(settings(runtime_dir)).start()
     async with following(runtime_dir) as client:
-        await client.wait_ready(5)
+        await client.wait_ready(PATIENCE_S)
     fetched = sum(isinstance(message, FetchTokenizer) for message in engine.heard)
     assert fetched > 2
     async with following(runtime_dir) as client:
-        await client.wait_ready(5)
+        await client.wait_ready(PATIENCE_S)
     assert sum(isinstance(message, FetchTokenizer) for message in engine.heard) == fetched
     engine.stop()
 
@@ -147,12 +151,12 @@ async def test_corrupt_tokenizer_copy_is_replaced(runtime_dir: Path) -> None:
     """A copy whose bytes are not the hash's is thrown away and fetched again."""
     engine = FakeEngine(settings(runtime_dir)).start()
     async with following(runtime_dir) as client:
-        await client.wait_ready(5)
+        await client.wait_ready(PATIENCE_S)
     [copy] = (runtime_dir / "tokenizers").iterdir()
     good = (copy / "tokenizer.json").read_bytes()
     (copy / "tokenizer.json").write_bytes(good[:-10] + b"corrupted!")
     async with following(runtime_dir) as client:
-        await client.wait_ready(5)
+        await client.wait_ready(PATIENCE_S)
     assert (copy / "tokenizer.json").read_bytes() == good
     assert [path.name for path in (runtime_dir / "tokenizers").iterdir()] == [copy.name]
     engine.stop()
@@ -163,26 +167,26 @@ async def test_silent_engine_is_not_ready(runtime_dir: Path, monkeypatch: pytest
     monkeypatch.setattr("frontend.engine_client.SILENT_S", 0.2)
     engine = FakeEngine(settings(runtime_dir)).start()
     async with following(runtime_dir) as client:
-        await client.wait_ready(5)
+        await client.wait_ready(PATIENCE_S)
         engine.is_silent = True
         await until(lambda: client.state.phase == "silent", "the silence is noticed")
         with pytest.raises(RequestError):
             await client.wait_ready(0.05)
         engine.is_silent = False
-        await client.wait_ready(5)
+        await client.wait_ready(PATIENCE_S)
     engine.stop()
 
 
 async def test_rows_of_a_silent_engine_are_given_up(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row does not wait for ever for an engine that nothing is heard of."""
-    monkeypatch.setattr("frontend.engine_client.SILENT_S", 0.2)
-    monkeypatch.setattr("frontend.engine_client.LOST_S", 0.4)
     engine = FakeEngine(settings(runtime_dir)).start()
     async with following(runtime_dir) as client:
-        ready = await client.wait_ready(5)
+        ready = await client.wait_ready(PATIENCE_S)
         mailbox = RowMailbox(make_submit(engine, "one", "!silent"), asyncio.Event())
         ready.session.submit(mailbox)
         engine.is_silent = True
+        monkeypatch.setattr("frontend.engine_client.SILENT_S", 0.2)
+        monkeypatch.setattr("frontend.engine_client.LOST_S", 0.4)
         _, end = await end_of(mailbox)
         assert isinstance(end, RowFailure)
         assert "silent" in end.message
@@ -203,7 +207,7 @@ async def test_lost_lease_is_taken_anew(runtime_dir: Path) -> None:
     """After lease_lost the rows end with that code, and a fresh session is opened in the same epoch."""
     engine = FakeEngine(settings(runtime_dir)).start()
     async with following(runtime_dir) as client:
-        ready = await client.wait_ready(5)
+        ready = await client.wait_ready(PATIENCE_S)
         mailbox = RowMailbox(make_submit(engine, "one", "!silent"), asyncio.Event())
         ready.session.submit(mailbox)
         await until(lambda: len(engine.submits()) == 1, "the Submit arrives")
@@ -211,7 +215,7 @@ async def test_lost_lease_is_taken_anew(runtime_dir: Path) -> None:
         _, end = await end_of(mailbox)
         assert isinstance(end, RowFailure)
         assert end.code == ErrorCode.LEASE_LOST
-        again = await client.wait_ready(5)
+        again = await client.wait_ready(PATIENCE_S)
         assert again.session is not ready.session
         assert again.session.epoch == ready.session.epoch
     engine.stop()
@@ -221,7 +225,7 @@ async def test_one_cancel_per_row(runtime_dir: Path) -> None:
     """Cancelling twice sends once; cancelling what has ended sends nothing."""
     engine = FakeEngine(settings(runtime_dir)).start()
     async with following(runtime_dir) as client:
-        ready = await client.wait_ready(5)
+        ready = await client.wait_ready(PATIENCE_S)
         running = RowMailbox(make_submit(engine, "one", "!silent"), asyncio.Event())
         ended = RowMailbox(make_submit(engine, "two", "!echo x"), asyncio.Event())
         ready.session.submit(running)
@@ -239,7 +243,7 @@ async def test_consumer_that_stops_taking_is_cancelled(runtime_dir: Path) -> Non
     """A mailbox that nobody empties is bounded: its row is cancelled, its neighbour goes on."""
     engine = FakeEngine(settings(runtime_dir, context_length=1_000_000, step_ms=1)).start()
     async with following(runtime_dir) as client:
-        ready = await client.wait_ready(5)
+        ready = await client.wait_ready(PATIENCE_S)
         slow = RowMailbox(make_submit(engine, "slow", "!flood 200"), asyncio.Event())
         other = RowMailbox(make_submit(engine, "other", "!count", max_tokens=50), asyncio.Event())
         ready.session.submit(slow)
@@ -259,14 +263,14 @@ async def test_message_that_is_not_understood_ends_the_session(runtime_dir: Path
     """It may have held a row's end: the rows fail, and a fresh session is opened."""
     engine = FakeEngine(settings(runtime_dir)).start()
     async with following(runtime_dir) as client:
-        ready = await client.wait_ready(5)
+        ready = await client.wait_ready(PATIENCE_S)
         mailbox = RowMailbox(make_submit(engine, "one", "!silent"), asyncio.Event())
         ready.session.submit(mailbox)
         ready.session._hear(b"\xc1 no message")
         _, end = await end_of(mailbox)
         assert isinstance(end, RowFailure)
         assert end.code == ErrorCode.INTERNAL
-        assert (await client.wait_ready(5)).session is not ready.session
+        assert (await client.wait_ready(PATIENCE_S)).session is not ready.session
     engine.stop()
 
 
@@ -275,7 +279,7 @@ async def test_facts_outlive_the_engine(runtime_dir: Path) -> None:
     engine = FakeEngine(settings(runtime_dir)).start()
     async with following(runtime_dir) as client:
         assert client.facts is None
-        await client.wait_ready(5)
+        await client.wait_ready(PATIENCE_S)
         engine.stop()
         await until(lambda: client.ready is None, "the engine is gone")
         assert client.facts == engine.facts()

@@ -1,7 +1,6 @@
 """The generation routes over a FakeEngine: replies, errors, cancellations."""
 
 import asyncio
-import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from frontend import request_body
 from protocol.messages import Grammar
 from tests.fakes.deadline import until
 from tests.fakes.fake_engine import UNCOMPILABLE
-from tests.fakes.serving import serving
+from tests.fakes.serving import decoded_events, serving
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 
@@ -29,7 +28,7 @@ async def test_chat_stream_in_order(runtime_dir: Path) -> None:
         assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
         assert events[-2]["choices"] == []
         # With the end's; how many tokens a frame tells depends on how busy the machine is.
-        expected = len(served.engine._tokenizer.encode("fox abc").ids) + 1
+        expected = len(served.engine.tokenizer.encode("fox abc").ids) + 1
         assert events[-2]["usage"]["completion_tokens"] == expected
         choices = [event["choices"][0] for event in events[:-2]]
         assert "".join(choice["delta"].get("content", "") for choice in choices) == "fox abc"
@@ -146,7 +145,7 @@ async def test_stop_string_cancels_the_row_once(runtime_dir: Path) -> None:
         _, reply = await served.answer(COMPLETIONS, {"prompt": "!count", "stop": " 12"})
         assert reply["choices"][0]["text"] == " 0 1 2 3 4 5 6 7 8 9 10 11"
         assert reply["choices"][0]["finish_reason"] == "stop"
-        expected = len(served.engine._tokenizer.encode(" 0 1 2 3 4 5 6 7 8 9 10 11 12").ids)
+        expected = len(served.engine.tokenizer.encode(" 0 1 2 3 4 5 6 7 8 9 10 11 12").ids)
         assert reply["usage"]["completion_tokens"] == expected
         await until(lambda: not served.engine.rows.live(), "the row leaves the engine")
         assert [cancel.reason for cancel in served.engine.cancels()] == ["stop"]
@@ -163,7 +162,7 @@ async def test_stop_in_the_last_tokens_needs_no_cancel(runtime_dir: Path) -> Non
 async def test_client_gone_is_one_cancel(runtime_dir: Path, is_stream: bool) -> None:
     """A client that leaves, streamed or not, costs exactly one Cancel(gone); a sibling does not notice."""
     async with serving(runtime_dir) as served:
-        sibling = asyncio.create_task(served.answer(COMPLETIONS, {"prompt": "!count", "max_tokens": 100}))
+        sibling = asyncio.create_task(served.answer(COMPLETIONS, {"prompt": "!silent", "max_tokens": 100}))
         leaver = asyncio.create_task(served.post(CHAT, chat("!count", stream=is_stream)))
         await until(lambda: served.engine.rows.counts().decoding == 2, "both decode")
         if is_stream:
@@ -171,6 +170,7 @@ async def test_client_gone_is_one_cancel(runtime_dir: Path, is_stream: bool) -> 
         else:
             leaver.cancel()
         await until(lambda: len(served.engine.cancels()) == 1, "the Cancel arrives")
+        served.wake()
         status, reply = await sibling
         assert (status, reply["usage"]["completion_tokens"]) == (200, 100)
         assert [cancel.reason for cancel in served.engine.cancels()] == ["gone"]
@@ -196,6 +196,7 @@ async def test_every_prompt_of_a_left_request_is_cancelled(runtime_dir: Path) ->
         leaver = asyncio.create_task(served.post(COMPLETIONS, {"prompt": ["!silent", "!echo x", "!silent"]}))
         await until(lambda: served.engine.rows.tally.finished == 1, "one choice ends")
         await until(lambda: served.engine.rows.counts().decoding == 2, "two run")
+        await until(lambda: served.parts.client.row_count == 2, "the frontend has heard of it")
         leaver.cancel()
         await until(lambda: not served.engine.rows.live(), "the rows are gone")
         assert sorted(cancel.id[-2:] for cancel in served.engine.cancels()) == ["/0", "/2"]
@@ -234,7 +235,10 @@ async def test_deadline(runtime_dir: Path) -> None:
     async with serving(runtime_dir) as served:
         status, reply = await served.answer(CHAT, chat("!silent", timeout=0.1))
         assert (status, reply["error"]["code"]) == (408, "deadline_exceeded")
-        events = await served.events(CHAT, chat("!count", timeout=0.1))
+        async with await served.post(CHAT, chat("!count", stream=True, timeout=600)) as response:
+            head = await response.content.readuntil(b"\n\n")
+            served.expire()
+            events = decoded_events(head + await response.read())
         assert events[-1]["error"]["code"] == "deadline_exceeded"
 
 
@@ -339,33 +343,6 @@ async def test_request_id_is_echoed_when_sane(runtime_dir: Path) -> None:
         async with await served.post(CHAT, chat("!echo x"), headers={"x-request-id": "a b" * 99}) as response:
             assert response.headers["x-request-id"].startswith("req-")
             await response.read()
-
-
-async def test_silent_stream_is_kept_alive(runtime_dir: Path) -> None:
-    """A stream that waits sends comment lines, and nothing else, before its first token."""
-    async with serving(runtime_dir, {"keepalive_s": 0.05}) as served:
-        async with await served.post(CHAT, chat("!silent", stream=True, timeout=0.4)) as response:
-            assert response.headers["content-type"].startswith("text/event-stream")
-            raw = await response.read()
-        blocks = raw.decode().split("\n\n")
-        assert blocks[:2] == [": waiting", ": waiting"]
-        assert json.loads(blocks[-2].removeprefix("data: "))["error"]["code"] == "deadline_exceeded"
-
-
-async def test_a_long_prefill_says_how_far_it_is(runtime_dir: Path) -> None:
-    """The comment lines of a silent stream count the prompt's tokens, and end where its own text begins."""
-    engine = {"step_ms": 20, "prefill_tokens_per_turn": 20}
-    async with serving(runtime_dir, {"keepalive_s": 0.05}, **engine) as served:
-        body = {"prompt": [5] * 400, "max_tokens": 3, "stream": True}
-        async with await served.post(COMPLETIONS, body) as response:
-            blocks = (await response.read()).decode().split("\n\n")
-        told = [block for block in blocks if block.startswith(": prefill ")]
-        done = [int(block.removeprefix(": prefill ").partition("/")[0]) for block in told]
-        assert len(done) >= 3
-        assert done == sorted(set(done))
-        assert all(block.endswith("/400") for block in told)
-        assert 0 < done[0] < done[-1] < 400
-        assert blocks.index(told[-1]) < next(index for index, block in enumerate(blocks) if block.startswith("data: "))
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

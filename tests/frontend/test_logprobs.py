@@ -17,7 +17,7 @@ def chat(text: str, **fields: Any) -> dict[str, Any]:
 
 
 def tokens_of(served: Served, text: str) -> list[int]:
-    return served.engine._tokenizer.encode(text, add_special_tokens=False).ids
+    return served.engine.tokenizer.encode(text, add_special_tokens=False).ids
 
 
 async def test_chat_shape_in_both_modes(runtime_dir: Path) -> None:
@@ -84,7 +84,7 @@ async def test_a_prompt_alone_is_scored(runtime_dir: Path) -> None:
         ids = [tokens_of(served, "one two"), [60, 61, 62]]
         body = {"prompt": ids, "echo": True, "logprobs": 0, "max_tokens": 0}
         _, reply = await served.answer(COMPLETIONS, body)
-        texts = ["one two", served.engine._tokenizer.decode([60, 61, 62])]
+        texts = ["one two", served.engine.tokenizer.decode([60, 61, 62])]
         assert [choice["text"] for choice in reply["choices"]] == texts
         assert [choice["finish_reason"] for choice in reply["choices"]] == ["length", "length"]
         assert len(reply["choices"][1]["logprobs"]["tokens"]) == 3
@@ -103,7 +103,7 @@ async def test_a_long_prompts_entries_all_come(runtime_dir: Path) -> None:
         tokens = [token for choice in choices if choice["logprobs"] for token in choice["logprobs"]["tokens"]]
         assert len(tokens) == 302
         text = "".join(choice["text"] for choice in choices)
-        assert text.startswith(served.engine._tokenizer.decode(ids[:-3]))
+        assert text.startswith(served.engine.tokenizer.decode(ids[:-3]))
         assert len([choice for choice in choices if choice["logprobs"]]) > 4
 
 

@@ -192,16 +192,21 @@ async def test_deadline(runtime_dir: Path) -> None:
     async with serving(runtime_dir) as served:
         status, reply = await served.answer(MESSAGES, ask("!silent", timeout=0.1))
         assert (status, reply["error"]["type"]) == (408, "timeout_error")
-        async with streaming(served, ask("!count", timeout=0.1, max_tokens=None)) as found:
-            assert found.events[-1]["error"]["type"] == "timeout_error"
+        body = ask("!count", timeout=600, max_tokens=None, stream=True)
+        async with await served.post(MESSAGES, body) as response:
+            head = await response.content.readuntil(b"content_block_delta")
+            served.expire()
+            found = StreamedMessage(named_events(head + await response.read()))
+        assert found.events[-1]["error"]["type"] == "timeout_error"
 
 
 async def test_a_silence_is_filled_with_pings(runtime_dir: Path) -> None:
     """After message_start, which comes first in any case."""
-    async with (
-        serving(runtime_dir, {"keepalive_s": 0.05}) as served,
-        streaming(served, ask("!silent", timeout=0.4)) as found,
-    ):
+    async with serving(runtime_dir, {"keepalive_s": 0.05}) as served:
+        async with await served.post(MESSAGES, ask("!silent", timeout=600, stream=True)) as response:
+            head = [await response.content.readuntil(b"\n\n") for _ in range(3)]
+            served.expire()
+            found = StreamedMessage(named_events(b"".join(head) + await response.read()))
         assert [event["type"] for event in found.events[:3]] == ["message_start", "ping", "ping"]
         assert found.events[-1]["type"] == "error"
         assert found.types.count("message_start") == 1
@@ -225,7 +230,7 @@ async def test_a_full_queue_is_a_rate_limit(runtime_dir: Path) -> None:
 async def test_client_gone_is_one_cancel(runtime_dir: Path, is_stream: bool) -> None:
     """A5: exactly one Cancel(gone); a sibling does not notice."""
     async with serving(runtime_dir) as served:
-        sibling = asyncio.create_task(served.answer(MESSAGES, ask("!count")))
+        sibling = asyncio.create_task(served.answer(MESSAGES, ask("!silent")))
         leaver = asyncio.create_task(served.post(MESSAGES, ask("!count", stream=is_stream, max_tokens=None)))
         await until(lambda: served.engine.rows.counts().decoding == 2, "both decode")
         if is_stream:
@@ -233,6 +238,7 @@ async def test_client_gone_is_one_cancel(runtime_dir: Path, is_stream: bool) -> 
         else:
             leaver.cancel()
         await until(lambda: len(served.engine.cancels()) == 1, "the Cancel arrives")
+        served.wake()
         status, reply = await sibling
         assert (status, reply["usage"]["output_tokens"]) == (200, 100)
         assert [cancel.reason for cancel in served.engine.cancels()] == ["gone"]

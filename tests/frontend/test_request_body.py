@@ -72,6 +72,6 @@ def test_anything_is_a_value_or_a_400(body: bytes) -> None:
 def test_depth_of_a_large_body_is_quick() -> None:
     """The worst body at the default limit takes seconds at most, beside the event loop."""
     body = b"[" + b"[]," * (5 * 1024 * 1024) + b"[]]"
-    began_s = time.monotonic()
+    began_s = time.process_time()
     assert json_depth(body) == 2
-    assert time.monotonic() - began_s < 10
+    assert time.process_time() - began_s < 10

@@ -36,7 +36,7 @@ async def streamed(served: Served, reply: str, **fields: Any) -> list[dict[str, 
 def prompt_of(served: Served) -> str:
     """What the engine was sent last."""
     ids = unpack_ids(served.engine.submits()[-1].prompt.ids)
-    return served.engine._tokenizer.decode(ids, skip_special_tokens=False)
+    return served.engine.tokenizer.decode(ids, skip_special_tokens=False)
 
 
 def without_ids(output: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -48,7 +48,7 @@ def text_of(response: dict[str, Any]) -> str:
 def prompt_of(served: Served, index: int = -1) -> str:
     """What the engine was sent."""
     ids = unpack_ids(served.engine.submits()[index].prompt.ids)
-    return served.engine._tokenizer.decode(ids, skip_special_tokens=False)
+    return served.engine.tokenizer.decode(ids, skip_special_tokens=False)
 
 
 async def test_whole_and_streamed_agree(runtime_dir: Path) -> None:

@@ -21,6 +21,7 @@ import zmq
 from engine import openblas
 from engine.cache.scheme import KvScheme, read_scheme
 from engine.errors import EngineError
+from engine.garbage import leave_out_what_stands
 from engine.heartbeat import Heartbeat, HeartbeatSettings
 from engine.loop import EngineLoop
 from engine.mailbox import Mailbox
@@ -140,6 +141,7 @@ def _run(settings: Settings, signals: StopSignals, started_s: float) -> None:
         parts = _prepare(settings, board, requests, signals.stop, folder)
         opened.callback(parts.grammars.close)
         loop = EngineLoop(parts)
+        leave_out_what_stands()
         signals.can_drain = True
         board.set_phase("ready")
         log.info("engine.ready", extra={"start_s": time.monotonic() - started_s, "epoch": board.epoch})

@@ -1,5 +1,6 @@
 """The engine as a process: start, service, stop, and what it refuses; over real sockets with a tiny model."""
 
+import gc
 import json
 import logging
 import shutil
@@ -265,6 +266,21 @@ def test_a_crash_is_logged_and_exits_1(
     assert (last.levelname, last.message) == ("ERROR", "engine.crashed")
     assert last.exc_info is not None
     assert sorted(path.name for path in folder.path.iterdir()) == ["engine.lock"]
+
+
+@pytest.mark.usefixtures("quiet")
+def test_what_is_loaded_is_no_work_for_the_garbage_collector(
+    model: Path, folder: RuntimeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the loop begins to serve, all modules and the tokenizer are out of the collector's reach."""
+    left: list[int] = []
+    monkeypatch.setattr(engine_main.EngineLoop, "run", lambda _self: left.append(len(gc.get_objects())))
+    before = len(gc.get_objects())
+    try:
+        assert engine_main.main(["--model", str(model), "--runtime-dir", str(folder.path)]) == 0
+    finally:
+        gc.unfreeze()
+    assert left[0] < before / 100
 
 
 def test_the_first_signal_drains_and_the_second_interrupts() -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal
 from urllib.error import HTTPError, URLError
@@ -101,6 +102,21 @@ def wait_ready(frontend: Frontend, engine: Child) -> None:
             last = str(error)
         time.sleep(0.05)
     raise AssertionError(f"not ready after {START_LIMIT_S} s: {last}; the engine said: {engine.said()}")
+
+
+def wait_not_ready(frontend: Frontend, limit_s: float = 60.0) -> None:
+    """Polls /readyz until it says no."""
+    deadline_s = time.monotonic() + limit_s
+    while True:
+        try:
+            urlopen(f"{frontend.url}/readyz", timeout=limit_s).close()
+        except HTTPError as error:
+            error.close()
+            if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
+                return
+            raise
+        assert time.monotonic() < deadline_s, f"ready for {limit_s} s"
+        time.sleep(0.01)
 
 
 def stats(url: str) -> dict[str, Any]:

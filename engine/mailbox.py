@@ -115,9 +115,17 @@ class Mailbox:
         return [*heard, *lost]
 
     def tell(self, client: bytes, message: AnyFromEngine) -> None:
-        """Sends without waiting. A client that is gone or full is lost: the next `hear` says so."""
+        """Sends without waiting. A client that is gone or full, or cannot be told, is lost: the next `hear` says so."""
         try:
-            self._socket.send_multipart([client, encode(message)], zmq.NOBLOCK)
+            frame = encode(message)
+        except ProtocolError as error:
+            # What it misses is told by the end of its lease, after which it may say Hello again.
+            log.error("frame.unsendable", extra={"client": client.hex(), "why": error.message})  # noqa: TRY400  # no fault of the encoder's
+            if self.clients.pop(client, None) is not None:
+                self._lost.append(ClientLost(client, is_reachable=True))
+            return
+        try:
+            self._socket.send_multipart([client, frame], zmq.NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno not in (errno.EHOSTUNREACH, zmq.EAGAIN):
                 raise

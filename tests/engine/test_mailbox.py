@@ -13,7 +13,7 @@ import zmq
 
 from engine.mailbox import CancelHeard, ClientLost, ControlHeard, Mailbox, SubmitHeard
 from engine.model.tokenizer_files import TokenizerFiles
-from protocol.codec import decode_from_engine, encode, pack_ids
+from protocol.codec import MAX_FRAME_BYTES, decode_from_engine, encode, pack_ids
 from protocol.endpoint import bind_requests, connect_requests, open_runtime_folder
 from protocol.errors import ErrorCode
 from protocol.messages import (
@@ -30,6 +30,7 @@ from protocol.messages import (
     Hello,
     Ping,
     Rejected,
+    RowDelta,
     Step,
     Submit,
     SubmitId,
@@ -42,7 +43,8 @@ from tests.fakes.loop_driver import facts_of
 from tests.fakes.models import tiny_model
 
 EPOCH = Epoch("now")
-WAIT_MS = 2_000
+# How long a test waits for what must come; far above what it takes.
+WAIT_MS = 60_000
 
 
 class _Wire:
@@ -251,11 +253,29 @@ def test_a_gone_client_is_noticed_at_the_next_send(wire: _Wire) -> None:
     socket = wire.greeted()
     socket.close(linger=0)
     step = Step(epoch=EPOCH, step=1, rows=())
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while b"one" in wire.mailbox.clients:
         wire.mailbox.tell(b"one", step)
         assert time.monotonic() < deadline
     assert wire.mailbox.hear(time.monotonic(), 0) == [ClientLost(b"one", is_reachable=False)]
+
+
+def test_a_client_that_cannot_be_told_loses_its_lease(wire: _Wire) -> None:
+    """A message that no frame holds costs its client its rows, not the engine its life; others hear on."""
+    unlucky, other = wire.greeted(b"unlucky"), wire.greeted(b"other")
+    delta = RowDelta(id=SubmitId("a"), tokens=bytes(MAX_FRAME_BYTES))
+    wire.mailbox.tell(b"unlucky", Step(epoch=EPOCH, step=1, rows=(delta,)))
+    wire.mailbox.tell(b"other", Step(epoch=EPOCH, step=1, rows=()))
+    assert wire.mailbox.hear(time.monotonic(), 0) == [ClientLost(b"unlucky", is_reachable=True)]
+    assert list(wire.mailbox.clients) == [b"other"]
+    wire.mailbox.end_lease(b"unlucky")
+    goodbye = answer(unlucky)
+    assert isinstance(goodbye, Goodbye)
+    assert goodbye.reason == "lease_lost"
+    assert isinstance(answer(other), Step)
+    wire.send(unlucky, hello())
+    assert wire.hear() == []
+    assert isinstance(answer(unlucky), Welcome)
 
 
 def test_a_full_client_is_lost_instead_of_waited_for(wire: _Wire) -> None:

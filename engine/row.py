@@ -81,6 +81,17 @@ class Row:
         """The unread token ends the row whatever it is, so a further sample would be thrown away."""
         return self.has_unread and self.emitted + 1 >= self.limit
 
+    @property
+    def known_count(self) -> int:
+        """How many of its tokens the host knows: those of the prompt, replayed ones, and those emitted here."""
+        return len(self.to_prefill) + len(self.told)
+
+    def known_from(self, start: int, stop: int | None = None) -> list[int]:
+        """The known tokens start:stop, without a look at any other."""
+        prefilled = len(self.to_prefill)
+        stop = self.known_count if stop is None else stop
+        return self.to_prefill[start:stop] + self.told[max(0, start - prefilled) : max(0, stop - prefilled)]
+
     def is_sibling_of(self, other: "Row") -> bool:
         """Whether both are choices of one request that forward the same tokens first."""
         return (

@@ -13,6 +13,7 @@ from mlx_lm.models.cache import can_trim_prompt_cache, make_prompt_cache, trim_p
 
 from engine import decode
 from engine.batch import Group
+from engine.cache.chunked import left_in_chunk
 from engine.model.draft import DraftModel
 from engine.retire import Roster, Tally
 from engine.row import Row
@@ -50,14 +51,16 @@ class Speculator:
         (row,) = group.rows
         if row.key not in roster.rows:
             return True
-        known = row.to_prefill + row.told
         count = min(self._count(row), row.limit - row.emitted - 1)
-        if count < 1 or not self._catch_up(row, known):
+        if count < 1 or not self._catch_up(row):
             return False
-        guesses = decode.draft(self._model, self._caches, known[self._fed_tokens :], count, self._vocabulary_size)
-        said = decode.verify(model, group, [known[-1], *guesses])
+        # A guess that is taken back must leave the draft the chunk that the next one sees.
+        count = left_in_chunk(self._caches, row.known_count, count)
+        unread = row.known_from(self._fed_tokens)
+        guesses = decode.draft(self._model, self._caches, unread, count, self._vocabulary_size)
+        said = decode.verify(model, group, [unread[-1], *guesses])
         agreed = next((at for at, guess in enumerate(guesses) if guess != said[at]), count)
-        self._fed_tokens = len(known) + min(agreed, count - 1)
+        self._fed_tokens = row.known_count + min(agreed, count - 1)
         trim_prompt_cache(self._caches, max(0, count - 1 - agreed))
         trim_prompt_cache(group.caches, count - agreed)
         group.layout.advance(agreed + 1)
@@ -71,22 +74,29 @@ class Speculator:
         wanted = row.submit.draft_tokens
         return self._draft_tokens if wanted is None else wanted
 
-    def _catch_up(self, row: Row, known: list[int]) -> bool:
+    def _catch_up(self, row: Row) -> bool:
         """Whether the draft model has read all but at most a chunk of the row; reads one chunk more where not."""
         if row is not self._row:
             self._row, self._caches, self._fed_tokens = row, make_prompt_cache(self._model), 0
-            self._is_given_up = False
-        unread = known[self._fed_tokens :]
-        can_read = max(unread) < self._vocabulary_size
-        self._is_given_up = not can_read or not _can_take_back(self._caches, len(unread) + MAX_DRAFT_TOKENS)
+            # All at once: a token that stands far behind would else be found after the work on those before it.
+            self._is_given_up = not self._can_read(row.known_from(0))
+        unread_count = row.known_count - self._fed_tokens
+        if not _can_take_back(self._caches, unread_count + MAX_DRAFT_TOKENS):
+            self._is_given_up = True
         if self._is_given_up:
             return False
-        if len(known) - self._fed_tokens <= self._chunk_tokens:
+        chunk = row.known_from(self._fed_tokens, self._fed_tokens + self._chunk_tokens)
+        if not self._can_read(chunk):
+            self._is_given_up = True
+            return False
+        if unread_count <= self._chunk_tokens:
             return True
-        stop = self._fed_tokens + self._chunk_tokens
-        decode.feed(self._model, self._caches, known[self._fed_tokens : stop])
-        self._fed_tokens = stop
+        decode.feed(self._model, self._caches, chunk)
+        self._fed_tokens += len(chunk)
         return False
+
+    def _can_read(self, tokens: list[int]) -> bool:
+        return max(tokens) < self._vocabulary_size
 
     @staticmethod
     def _tell(row: Row, tokens: list[int], roster: Roster) -> None:

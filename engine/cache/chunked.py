@@ -96,6 +96,15 @@ def drop_ended_chunks(cache: Any) -> None:
         cache.start_position = start
 
 
+def left_in_chunk(caches: list[Any], position: int, wanted: int) -> int:
+    """How many of so many wanted tokens, from this position on, lie in its chunk of every solo chunked cache.
+
+    At least one does. After more than that many forwards of one token each the chunk may have been dropped.
+    """
+    sizes = [cache.chunk_size for cache in caches if isinstance(cache, ChunkedKVCache)]
+    return min([wanted, *(size - position % size for size in sizes)])
+
+
 def chunk_mask(cache: Any, tokens: int) -> Mask:
     """Attention mask of the next tokens of a solo cache or a batched one, whose columns end with them."""
     if isinstance(cache, ChunkedBatch):

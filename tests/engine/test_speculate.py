@@ -5,11 +5,14 @@ from typing import Any
 import pytest
 
 from tests.fakes.models import fresh_model, prompt_of, tiny_model  # isort: skip  # before MLX
-from tests.parity.architectures import random_model  # isort: skip
+from tests.parity.architectures import WINDOW, empty_model, random_model  # isort: skip
 
+import mlx.core as mx
 import mlx.nn as nn
-from mlx.utils import tree_map
+from mlx.utils import tree_flatten, tree_map
+from mlx_lm.models.cache import make_prompt_cache
 
+from engine import decode
 from engine.model.draft import DraftModel
 from engine.speculate import Speculator
 from protocol.codec import pack_ids
@@ -204,3 +207,80 @@ def test_a_draft_with_a_window_is_given_up_before_it_forgets() -> None:
     run.run_until_idle()
     assert run.tokens("a") == alone(prompt_of(5))
     assert {cache.offset for cache in speculator._caches if hasattr(cache, "max_size")} <= set(range(8))
+
+
+class Watched(list[int]):
+    """Tokens that count how many of them are taken out."""
+
+    taken = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        self.taken += len(found) if isinstance(index, slice) else 1
+        return found
+
+    def __iter__(self) -> Any:
+        for token in super().__iter__():
+            self.taken += 1
+            yield token
+
+    def __add__(self, other: Any) -> Any:
+        self.taken += len(self)
+        return super().__add__(other)
+
+    def __radd__(self, other: Any) -> Any:
+        self.taken += len(self)
+        return other + list(self)
+
+
+def test_a_step_looks_at_no_token_that_was_read_before() -> None:
+    """However long the row is: what a step takes from its tokens is what the draft has not read."""
+    run = driver(DRAFTS["like it"], 4)
+    run.submit("a", prompt_of(200), max_tokens=TOKENS)
+    run.turn(15)
+    (row,) = run.loop._roster.rows.values()
+    row.to_prefill, row.told = Watched(row.to_prefill), Watched(row.told)
+    told = len(row.told)
+    before = run.loop._tally.drafted_tokens
+    run.turn(5)
+    assert run.loop._tally.drafted_tokens == before + 5 * 4
+    assert row.to_prefill.taken == 0
+    assert row.told.taken <= 2 * (len(row.told) - told) + 2 * 5
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 12])
+def test_a_chunked_draft_guesses_what_it_would_without_its_caches(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guesses that were taken back across the end of a chunk leave nothing out of place."""
+    model = empty_model("llama4")
+    model.load_weights([(name, weight * 0.9) for name, weight in _weights(random_model("llama4"))])
+    original = decode.draft
+    read: list[int] = []
+    drafted: list[int] = []
+
+    def recording(draft: Any, caches: Any, unread: list[int], wanted: int, vocabulary_size: int) -> list[int]:
+        read[caches[0].offset :] = unread
+        guesses = original(draft, caches, unread, wanted, vocabulary_size)
+        assert original(draft, make_prompt_cache(draft), read, wanted, vocabulary_size) == guesses, len(read)
+        # As far as they are right the draft goes on from its own guesses.
+        read.extend(guesses[:-1])
+        drafted.append(wanted)
+        return guesses
+
+    monkeypatch.setattr(decode, "draft", recording)
+    served = random_model("llama4")
+    run = LoopDriver(served, facts_of(served), speculator=Speculator(DraftModel("d", model, 256), count, 16))
+    run.submit("a", prompt_of(11), max_tokens=TOKENS)
+    run.run_until_idle()
+    tally = run.loop._tally
+    assert len(read) > 6 * WINDOW
+    assert max(drafted) == min(count, WINDOW)
+    assert 0 < tally.accepted_tokens < tally.drafted_tokens
+    plain = LoopDriver(served, facts_of(served))
+    plain.submit("a", prompt_of(11), max_tokens=TOKENS)
+    plain.run_until_idle()
+    assert run.tokens("a") == plain.tokens("a")
+
+
+def _weights(model: nn.Module) -> list[tuple[str, mx.array]]:
+    flat: Any = tree_flatten(model.parameters())
+    return flat

@@ -95,12 +95,14 @@ class Group:
         self.layout = layout
         self._seat([row for family in families for row in family], self.register[rows])
 
-    def join(self, others: list["Group"]) -> None:
-        """Takes in the rows of these groups, in order."""
-        parts = [self, *others]
-        self._stack(parts)
-        register = mx.concatenate([group.register for group in parts])
-        self._seat([row for group in parts for row in group.rows], register)
+    @classmethod
+    def of_parts(cls, parts: list["Group"]) -> "Group":
+        """The rows of these groups, in order, on copies of their caches: a fault leaves the parts as they are."""
+        group = cls(parts[0].kinds)
+        group._stack(parts)
+        register = mx.concatenate([part.register for part in parts])
+        group._seat([row for part in parts for row in part.rows], register)
+        return group
 
     def part(self, rows: set[Row]) -> "Group":
         """These of its rows as a group of their own; the group itself when they are all of them."""
@@ -116,11 +118,12 @@ class Group:
         keep = [index for index, row in enumerate(self.rows) if row not in gone]
         if len(keep) == len(self.rows):
             return
-        if keep:
-            self._keep(keep)
-        else:
-            self.caches = []
-        register = self.register[mx.array(keep, dtype=mx.uint32)] if keep else mx.zeros((0,), mx.uint32)
+        if not keep:
+            # Of no further use, and without a call that could fail: a group may end here because one has.
+            self.rows, self.caches = [], []
+            return
+        self._keep(keep)
+        register = self.register[mx.array(keep, dtype=mx.uint32)]
         self._seat([self.rows[index] for index in keep], register)
 
     def go_on_from(self, tokens: list[int]) -> None:
@@ -204,14 +207,9 @@ class Batch:
                 _place(joiner, homes, cost)
         return _arranged([[row for group in home for row in group.rows] for home in homes], parts, cost)
 
-    def leave(self, leavers: Iterable[Row]) -> None:
-        """Drops rows wherever they are, and groups that become empty; those left merge where that costs less."""
-        gone = list(leavers)
-        rows_before = len(self)
-        for group in self.groups:
-            group.leave(gone)
-        self.groups = [group for group in self.groups if group.rows]
-        if len(self.groups) > 1 and len(self) < rows_before:
+    def rearrange(self) -> None:
+        """Once rows have left: those that are left come together where that costs less."""
+        if len(self.groups) > 1:
             alike = _by_adapter(self.groups)
             self.groups = [group for parts in alike for group in self._joined(parts, set())]
 
@@ -256,6 +254,4 @@ def _place(joiner: Group, homes: list[list[Group]], cost: StepCost) -> None:
 def _gathered(rows: set[Row], parts: list[Group]) -> Group:
     """One group of these rows, from wherever they stand."""
     pieces = [part.part(rows) for part in parts if not rows.isdisjoint(part.rows)]
-    if len(pieces) > 1:
-        pieces[0].join(pieces[1:])
-    return pieces[0]
+    return Group.of_parts(pieces) if len(pieces) > 1 else pieces[0]

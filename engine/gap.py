@@ -39,14 +39,14 @@ class Gap:
         """The first waiting rows that cost less as one padded chunk than one by one; fewer than two: none.
 
         All are whole short prompts, and within what is left of a full gap; one whose log-probabilities are wanted
-        needs logits over all of its prompt, and goes alone.
+        needs logits over all of its prompt, and goes alone; so does one whose common chunk has failed.
         """
         rows: list[Row] = []
         width_tokens = alone_tokens = 0
         left_tokens = self._chunk_tokens * GAP_CHUNKS - self._spent_tokens - self._overhead_tokens
         for row in waiting:
             tokens = row.remaining_prefill_tokens - 1
-            if row.prefilled or row.wants_prompt_logprobs or not 0 < tokens <= self._chunk_tokens:
+            if row.prefilled or row.must_prefill_alone or not 0 < tokens <= self._chunk_tokens:
                 break
             width_tokens = max(width_tokens, tokens)
             alone_tokens += tokens + self._overhead_tokens

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final, NamedTuple, assert_never
 
 import mlx.core as mx
@@ -12,6 +11,7 @@ from engine import decode, prefill
 from engine.admission import Admission
 from engine.batch import Batch, Group
 from engine.constrained import MaskedStep, launch_beside_masks, launch_rest
+from engine.containment import Containment
 from engine.errors import EngineError
 from engine.gap import Gap
 from engine.intake import Intake
@@ -58,13 +58,14 @@ class EngineLoop:
         self._tally = Tally()
         self._outbox = Outbox(parts.board.epoch)
         self._roster = Roster(self._outbox, self._tally)
+        self._faults = Containment(self._roster)
         self._admission = Admission(parts.facts)
-        self._intake = Intake(parts, self._roster, self._admission, self._tally)
+        self._intake = Intake(parts, self._roster, self._admission, self._faults)
         self._allocator = Allocator(parts.weights_bytes)
         self._reporter = Reporter(parts.board, parts.mailbox, self._roster, self._tally)
         self._batch = Batch(parts.cache_plan.kinds(parts.model), parts.weights_bytes)
         self._masks = GrammarMasks(parts.grammars.tokenizer)
-        self._prefilling = Prefilling(parts, self._roster, self._allocator, self._masks, self._contained)
+        self._prefilling = Prefilling(parts, self._roster, self._allocator, self._masks, self._faults)
         self._pulse = Pulse()
         self._drain_ends_at: float | None = None
 
@@ -110,11 +111,12 @@ class EngineLoop:
         self._remove_ended()
 
     def _obey(self, heard: ControlHeard) -> None:
-        try:
-            self._parts.mounter.obey(heard.control)
-        except EngineError as error:
-            self._mailbox.control_done(heard, error.message)
-        else:
+        with self._faults.handing([], lambda why: self._mailbox.control_done(heard, why)):
+            try:
+                self._parts.mounter.obey(heard.control)
+            except EngineError as error:
+                self._mailbox.control_done(heard, error.message)
+                return
             self._board.set_adapters(self._adapters.names)
             self._mailbox.control_done(heard, None)
 
@@ -131,13 +133,17 @@ class EngineLoop:
             self._roster.end(row, "deadline", now)
 
     def _remove_ended(self) -> None:
-        ended = self._roster.ended
-        if not ended:
-            return
-        self._admission.remove(ended)
-        self._prefilling.remove(ended)
-        self._batch.leave(ended)
-        ended.clear()
+        """Takes what has ended out of queue and groups. What a fault ends meanwhile has its turn, too."""
+        while self._roster.ended:
+            ended = set(self._roster.ended)
+            self._roster.ended.clear()
+            self._admission.remove(ended)
+            self._prefilling.remove(ended)
+            rows_before = len(self._batch)
+            self._batch.groups = self._faults.groups_left(self._batch.groups, ended, ErrorCode.DECODE_FAILED)
+            if len(self._batch) < rows_before:
+                with self._faults.handing([*self._batch], _goes_on):
+                    self._batch.rearrange()
 
     # --- admit and prefill ----------------------------------------------------------------------
 
@@ -165,8 +171,7 @@ class EngineLoop:
     def _read_beside_chunk(self) -> None:
         """Tells what the step before this chunk has sampled: it is done long before the chunk is."""
         for group in self._batch.groups:
-            with self._contained(group.rows, ErrorCode.DECODE_FAILED):
-                self._take(Launched(group, group.register))
+            self._take(Launched(group, group.register))
         self._tell()
 
     # --- decode ---------------------------------------------------------------------------------
@@ -188,27 +193,38 @@ class EngineLoop:
     def _step(self) -> None:
         launched = [launch for group in self._batch.groups if (launch := self._launch(group))]
         for launch in launched:
-            with self._contained(launch.group.rows, ErrorCode.DECODE_FAILED):
-                self._take(launch)
-                self._sample_rest(launch)
+            if self._take(launch):
+                with self._faults.ending(launch.group.rows, ErrorCode.DECODE_FAILED):
+                    self._sample_rest(launch)
 
     def _speculate(self) -> bool:
         """Whether a lone row got tokens that the draft model had guessed, in place of a step."""
         speculator, group = self._parts.speculator, self._batch.groups[0]
-        if speculator is None or len(self._batch) > 1 or not speculator.can_advance(group):
+        if speculator is None or len(self._batch) > 1:
             return False
-        with self._contained(group.rows, ErrorCode.DECODE_FAILED):
-            self._take(Launched(group, group.register))
+        with self._faults.ending(group.rows, ErrorCode.DECODE_FAILED):
+            if not speculator.can_advance(group):
+                return False
+            if not self._take(Launched(group, group.register)):
+                return True
             model = self._adapters.model_for(group.adapter)
             return speculator.advance(model, group, self._roster, self._tally)
         return True
 
     def _join_ready(self) -> None:
+        """All ready rows at once. Where that fails, one after another: a joiner's fault ends the joiner."""
         joiners = self._prefilling.take_ready()
-        rows = [row for group in joiners for row in group.rows]
-        with self._contained([*self._batch, *rows], ErrorCode.DECODE_FAILED):
-            self._batch.join(joiners)
+        if not self._have_joined(joiners):
+            for joiner in joiners:
+                with self._faults.ending(joiner.rows, ErrorCode.DECODE_FAILED):
+                    self._batch.join([joiner])
         self._remove_ended()
+
+    def _have_joined(self, joiners: list[Group]) -> bool:
+        with self._faults.handing([row for group in joiners for row in group.rows], _goes_on):
+            self._batch.join(joiners)
+            return True
+        return False
 
     def _launch(self, group: Group) -> Launched | None:
         """Starts step n before step n-1 is read. None when it could not be built: then the rows have ended.
@@ -218,7 +234,7 @@ class EngineLoop:
         register = group.register
         if all(row.is_last_token_pending for row in group.rows):
             return Launched(group, register)
-        with self._contained(group.rows, ErrorCode.DECODE_FAILED):
+        with self._faults.ending(group.rows, ErrorCode.DECODE_FAILED):
             if self._parts.cache_plan.start_tokens:
                 prefill.quantize(self._parts.cache_plan, group.caches, group.layout.width)
             logits = decode.launch_forward(self._adapters.model_for(group.adapter), group)
@@ -228,17 +244,30 @@ class EngineLoop:
             return Launched(group, register)
         return None
 
-    def _take(self, launch: Launched) -> None:
-        """Reads step n-1 for the rows whose token in it nobody has read."""
+    def _take(self, launch: Launched) -> bool:
+        """Reads step n-1 for the rows whose token in it nobody has read. False when that failed: they have ended."""
         rows = launch.group.rows
         if not any(row.has_unread for row in rows):
-            return
-        tokens = decode.read(launch.register) if launch.masked is None else launch.masked.known_tokens()
-        now = time.monotonic()
-        for row, token in zip(rows, tokens, strict=True):
-            if row.has_unread:
+            return True
+        with self._faults.ending(rows, ErrorCode.DECODE_FAILED):
+            tokens = decode.read(launch.register) if launch.masked is None else launch.masked.known_tokens()
+            unread = iter([(row, token) for row, token in zip(rows, tokens, strict=True) if row.has_unread])
+            now = time.monotonic()
+            while self._take_each(unread, now):
+                pass
+            return True
+        return False
+
+    def _take_each(self, unread: Iterator[tuple[Row, int]], now: float) -> bool:
+        """Whether some are left, behind one whose own fault ended it. One context for all: it is entered each step."""
+        taking: list[Row] = []
+        with self._faults.ending(taking, ErrorCode.DECODE_FAILED):
+            for row, token in unread:
+                taking[:] = (row,)
                 row.has_unread = False
                 self._roster.take_token(row, token, now)
+            return False
+        return True
 
     def _sample_rest(self, launch: Launched) -> None:
         """Samples what of step n waits for masks, unless a lone row knows what comes next."""
@@ -250,17 +279,6 @@ class EngineLoop:
             launch_rest(launch.masked, group, self._masks)
         for row in group.rows:
             row.has_unread = True
-
-    @contextmanager
-    def _contained(self, rows: list[Row], code: ErrorCode) -> Iterator[None]:
-        """A fault in here ends these rows and nothing else: the one broad except of the engine's work."""
-        try:
-            yield
-        except Exception as error:  # whatever a model's code or the device raises
-            log.exception("rows.failed", extra={"ids": [row.key.id for row in rows]})
-            now = time.monotonic()
-            for row in rows:
-                self._roster.fail(row, code, f"{type(error).__name__}: {error}", now)
 
     # --- tell -----------------------------------------------------------------------------------
 
@@ -302,3 +320,7 @@ class EngineLoop:
         if now >= self._drain_ends_at:
             for row in list(self._roster.rows.values()):
                 self._roster.fail(row, ErrorCode.SHUTTING_DOWN, "the engine was stopped before the end", now)
+
+
+def _goes_on(_why: str) -> None:
+    """A fault that costs nobody anything: what was tried is left undone."""

@@ -39,8 +39,12 @@ class PrefillQueue:
                 led.append(row)
                 yield row
 
+    def family(self, leader: Row) -> list[Row]:
+        """The row and its siblings; the row comes first."""
+        return [row for row in self._rows if row is leader or row.is_sibling_of(leader)]
+
     def take(self, leader: Row) -> list[Row]:
         """Removes the row that is through, and its siblings; the row comes first."""
-        taken = [row for row in self._rows if row is leader or row.is_sibling_of(leader)]
+        taken = self.family(leader)
         self.remove(set(taken))
         return taken

@@ -5,7 +5,6 @@ Owns whose turn it is, the rows' caches meanwhile, and the ready groups. What ru
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from itertools import takewhile
 from typing import Final
 
@@ -13,6 +12,7 @@ from mlx_lm.models.cache import make_prompt_cache
 
 from engine import prefill
 from engine.batch import Group
+from engine.containment import Containment
 from engine.gap import Gap
 from engine.memory import Allocator
 from engine.parts import LoopParts
@@ -25,21 +25,18 @@ from protocol.errors import ErrorCode
 # How often a row says how far its prompt is computed.
 PROGRESS_EVERY_S: Final = 1.0
 
-# Ends the rows, by this code, at a fault of what runs in it.
-Contained = Callable[[list[Row], ErrorCode], AbstractContextManager[None]]
-
 
 class Prefilling:
     """One per loop. rows: whose prompts are not computed yet; ready: groups that join before the next step."""
 
     def __init__(
-        self, parts: LoopParts, roster: Roster, allocator: Allocator, masks: GrammarMasks, contained: Contained
+        self, parts: LoopParts, roster: Roster, allocator: Allocator, masks: GrammarMasks, faults: Containment
     ) -> None:
         self._parts = parts
         self._roster = roster
         self._allocator = allocator
         self._masks = masks
-        self._contained = contained
+        self._faults = faults
         self._kinds = parts.cache_plan.kinds(parts.model)
         self.rows = PrefillQueue()
         self.ready: list[Group] = []
@@ -58,9 +55,7 @@ class Prefilling:
     def remove(self, ended: set[Row]) -> None:
         """Forgets rows that ended."""
         self.rows.remove(ended)
-        for group in self.ready:
-            group.leave(ended)
-        self.ready = [group for group in self.ready if group.rows]
+        self.ready = self._faults.groups_left(self.ready, ended, ErrorCode.PREFILL_FAILED)
 
     def take_ready(self) -> list[Group]:
         """Hands over the groups that join now."""
@@ -75,13 +70,15 @@ class Prefilling:
         """Runs the chunk whose turn it is. read_beside: called while the device works on it."""
         rows = self._next_rows(gap)
         is_waited_for = has_batch or bool(self.ready)
-        with self._contained(rows, ErrorCode.PREFILL_FAILED):
-            if len(rows) == 1:
-                tokens = self._forward_chunk(rows[0], read_beside, has_batch=has_batch)
-            else:
+        tokens = 0
+        if len(rows) > 1:
+            with self._faults.handing(rows, lambda _why: _part(rows)):
                 tokens = self._forward_together(rows, read_beside)
-            if is_waited_for:
-                gap.charge(tokens)
+        else:
+            with self._faults.ending(rows, ErrorCode.PREFILL_FAILED):
+                tokens = self._forward_chunk(rows[0], read_beside, has_batch=has_batch)
+        if is_waited_for:
+            gap.charge(tokens)
 
     def _next_rows(self, gap: Gap) -> list[Row]:
         """The row whose turn it is, or the short ones that go as one chunk."""
@@ -100,8 +97,12 @@ class Prefilling:
         group = prefill.launch_together(self._parts.adapters.model_for(rows[0].adapter), self._kinds, rows)
         read_beside()
         prefill.wait_for_chunk(group.caches)
+        # The rows stay in the queue until nothing can fail any more: there they are tried again.
+        group.fork([self.rows.family(row) for row in rows])
+        for row in rows:
+            self.rows.take(row)
+        self.ready.append(group)
         self._roster.tally.prompt_tokens += sum(len(row.to_prefill) for row in rows)
-        self._make_ready(group, [self.rows.take(row) for row in rows])
         return len(rows) * group.layout.width
 
     def _forward_chunk(self, row: Row, read_beside: Callable[[], None], *, has_batch: bool) -> int:
@@ -125,14 +126,17 @@ class Prefilling:
 
     def _finish(self, row: Row, *, has_batch: bool) -> None:
         """A row whose prompt is computed but for its last token, and with it its siblings."""
+        self._roster.tell_prompt(row, self.rows.family(row))
         family = self.rows.take(row)
-        self._roster.tell_prompt(row, family)
         # Whether a step of other rows follows this prefill, and this row needs more than one token.
         has_company = row.limit > 1 and bool(has_batch or self.ready or len(self.rows))
         if row.prefilled and (len(family) > 1 or has_company):
             # A step follows within this gap: the last prompt token rides in it, without a forward of its own.
             # Not that of a prompt of one token: its caches are empty, and those cannot be stacked.
-            self._make_ready(Group.of_one(self._kinds, row, row.to_prefill[-1]), [family])
+            with self._faults.ending(family, ErrorCode.PREFILL_FAILED):
+                group = Group.of_one(self._kinds, row, row.to_prefill[-1])
+                group.fork([family])
+                self.ready.append(group)
         else:
             for each in family:
                 self._begin_alone(each)
@@ -143,18 +147,19 @@ class Prefilling:
             row.progress_at = now
             self._roster.tell_progress(row)
 
-    def _make_ready(self, group: Group, families: list[list[Row]]) -> None:
-        """The group waits to join, each of its rows with the siblings that go on from its prompt."""
-        with self._contained([row for family in families for row in family], ErrorCode.PREFILL_FAILED):
-            group.fork(families)
-            self.ready.append(group)
-
     def _begin_alone(self, row: Row) -> None:
         """Reads the row's first token from a forward of its own."""
-        with self._contained([row], ErrorCode.PREFILL_FAILED):
+        with self._faults.ending([row], ErrorCode.PREFILL_FAILED):
             if row.caches is None:
                 row.caches = make_prompt_cache(self._parts.model)
             token = prefill.first_token(self._parts.adapters.model_for(row.adapter), row, self._masks)
             prefill.quantize(self._parts.cache_plan, row.caches, row.prefilled)
             if self._roster.take_token(row, token, time.monotonic()):
                 self.ready.append(Group.of_one(self._kinds, row, token))
+
+
+def _part(rows: list[Row]) -> None:
+    """Their common chunk met a fault: each is computed alone, so that only the one that it belongs to ends."""
+    for row in rows:
+        row.prefills_alone = True
+        row.prefilled = 0

@@ -35,10 +35,11 @@ class Row:
     to_prefill: prompt and replayed tokens. drawn: samples launched, which leads `emitted` (tokens read)
     by at most one. limit: tokens to emit at most. caches: one per layer until the row joins a batch.
     has_unread: the batch register holds a token of this row that nobody has read. decodes_alone: it can share no
-    step, so nobody else is live beside it. adapter: on the model in its forwards. told: tokens emitted here, without
-    replayed ones. unread_logprobs: of samples launched and not read, oldest first. prompt_logprobs: of the prompt's
-    tokens from its second on, as far as it is prefilled, if asked for. compiling: the grammar that the row waits for;
-    then it is its grammar. progress_at: when it last said how far its prompt is computed.
+    step, so nobody else is live beside it. prefills_alone: a chunk that it shared has failed. adapter: on the model
+    in its forwards. told: tokens emitted here, without replayed ones. unread_logprobs: of samples launched and not
+    read, oldest first. prompt_logprobs: of the prompt's tokens from its second on, as far as it is prefilled, if
+    asked for. compiling: the grammar that the row waits for; then it is its grammar. progress_at: when it last said
+    how far its prompt is computed.
     """
 
     key: RowKey
@@ -55,6 +56,7 @@ class Row:
     caches: list[Any] | None = None
     has_unread: bool = False
     decodes_alone: bool = False
+    prefills_alone: bool = False
     adapter: Adapter | None = None
     prefill_began_at: float | None = None
     first_token_at: float | None = None
@@ -75,6 +77,11 @@ class Row:
     def wants_prompt_logprobs(self) -> bool:
         """Whether its prompt's log-probabilities are to be told before its first token."""
         return self.submit.logprobs is not None and self.submit.logprobs.of_prompt
+
+    @property
+    def must_prefill_alone(self) -> bool:
+        """Whether its prompt cannot be part of a chunk of several."""
+        return self.prefills_alone or self.wants_prompt_logprobs
 
     @property
     def is_last_token_pending(self) -> bool:

@@ -122,7 +122,10 @@ def test_joins_and_leaves_have_one_layer_twice(name: str, bits: int | None) -> N
         rows.step()
 
     def leave() -> None:
-        rows.batch.leave([next(iter(rows.batch))])
+        leaver = next(iter(rows.batch))
+        for group in rows.batch.groups:
+            group.leave([leaver])
+        rows.batch.rearrange()
         rows.step()
 
     _measured(join)

@@ -6,6 +6,7 @@ import pytest
 
 from engine import prefill
 from engine.gap import GAP_CHUNKS
+from engine.row import Row
 from protocol.errors import ErrorCode
 from tests.fakes.loop_driver import LoopDriver
 from tests.fakes.models import prompt_of, tiny_model
@@ -76,23 +77,60 @@ def test_a_row_cancelled_in_its_shared_chunk_leaves_the_others(
     assert driver.tokens("0") == solo_tokens(tiny_model("llama"), prompt_of(8), 8)
 
 
-def test_a_fault_in_a_shared_chunk_ends_its_rows_alone(driver: LoopDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A joint prefill that raises ends the rows in it; running rows and later joiners go on."""
-    original = prefill.launch_together
+def test_after_a_fault_in_a_shared_chunk_each_row_is_tried_alone(
+    driver: LoopDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A joint prefill that raises costs no row: each is computed once more alone, and only the guilty one ends."""
+    together, alone = prefill.launch_together, prefill.launch_chunk
+    tried: list[list[str]] = []
     driver.submit("running", prompt_of(9), max_tokens=20)
     driver.turn(3)
 
-    def failing(*arguments: Any) -> Any:
-        original(*arguments)
+    def failing(model: Any, kinds: Any, rows: list[Row]) -> Any:
+        tried.append([row.key.id for row in rows])
+        together(model, kinds, rows)
         raise RuntimeError("no memory")
 
+    def guilty(model: Any, row: Row, chunk_tokens: int) -> int:
+        tried.append([row.key.id])
+        if row.key.id == "1":
+            raise RuntimeError("no memory for this one")
+        return alone(model, row, chunk_tokens)
+
     monkeypatch.setattr(prefill, "launch_together", failing)
-    for index in range(2):
-        driver.submit(str(index), prompt_of(8, index))
-    driver.turn()
-    assert [driver.finish(str(index)).code for index in range(2)] == [ErrorCode.PREFILL_FAILED] * 2
-    monkeypatch.setattr(prefill, "launch_together", original)
-    driver.submit("later", prompt_of(5, 3), max_tokens=5)
+    monkeypatch.setattr(prefill, "launch_chunk", guilty)
+    for index in range(3):
+        driver.submit(str(index), prompt_of(8, index), max_tokens=5)
     driver.run_until_idle()
+    assert tried == [["0", "1", "2"], ["0"], ["1"], ["2"]]
+    assert driver.finish("1").code == ErrorCode.PREFILL_FAILED
+    for index in (0, 2):
+        assert driver.tokens(str(index)) == solo_tokens(tiny_model("llama"), prompt_of(8, index), 5)
     assert driver.tokens("running") == solo_tokens(tiny_model("llama"), prompt_of(9), 20)
-    assert driver.tokens("later") == solo_tokens(tiny_model("llama"), prompt_of(5, 3), 5)
+
+
+def test_siblings_of_a_shared_chunk_that_failed_share_their_next_one(
+    driver: LoopDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is tried again is each request: its choices still bring their prompt along."""
+    together = prefill.launch_together
+    alone: list[str] = []
+
+    def failing(*arguments: Any) -> Any:
+        together(*arguments)
+        raise RuntimeError("no memory")
+
+    def recording(model: Any, row: Row, chunk_tokens: int) -> int:
+        alone.append(row.key.id)
+        return original(model, row, chunk_tokens)
+
+    original = prefill.launch_chunk
+    monkeypatch.setattr(prefill, "launch_together", failing)
+    monkeypatch.setattr(prefill, "launch_chunk", recording)
+    for choice in range(2):
+        driver.submit(f"a{choice}", prompt_of(9), group="a", choice=choice, max_tokens=4)
+    driver.submit("b", prompt_of(8, 1), max_tokens=4)
+    driver.run_until_idle()
+    assert alone == ["a0", "b"]
+    for id_ in ("a0", "a1"):
+        assert driver.tokens(id_) == solo_tokens(tiny_model("llama"), prompt_of(9), 4)

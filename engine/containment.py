@@ -1,0 +1,58 @@
+"""What a fault of a model's code, of a library or of the device costs: those rows that it belongs to, nothing else.
+
+Owns the one broad except of the engine's work; whose fault it is, its callers say.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
+from typing import Final
+
+from engine.batch import Group
+from engine.retire import Roster
+from engine.row import Row
+from protocol.errors import ErrorCode
+
+log = logging.getLogger(__name__)
+
+# Of an error's text in a row's last word: a library may put a whole program into one.
+_SHOWN_LENGTH: Final = 600
+
+
+class Containment:
+    """One per loop."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+
+    @contextmanager
+    def ending(self, rows: Sequence[Row], code: ErrorCode) -> Iterator[None]:
+        """A fault in here ends these rows, those that stand in the sequence by then."""
+
+        def end(why: str) -> None:
+            now = monotonic()
+            for row in list(rows):
+                self._roster.fail(row, code, why, now)
+
+        with self.handing(rows, end):
+            yield
+
+    @contextmanager
+    def handing(self, rows: Sequence[Row], over: Callable[[str], None]) -> Iterator[None]:
+        """A fault in here is logged with these rows, and its words go to `over`, which says what becomes of them."""
+        try:
+            yield
+        except Exception as error:  # whatever a model's code or the device raises
+            log.exception("rows.failed", extra={"ids": [row.key.id for row in rows]})
+            why = f"{type(error).__name__}: {error}"[:_SHOWN_LENGTH]
+            over(why.encode("utf-8", "backslashreplace").decode())
+
+    def groups_left(self, groups: list[Group], ended: set[Row], code: ErrorCode) -> list[Group]:
+        """The groups that have rows without these. One that cannot let go of a row ends with all of its rows."""
+        left: list[Group] = []
+        for group in groups:
+            with self.ending(group.rows, code):
+                group.leave(ended)
+                left += [group] if group.rows else []
+        return left

@@ -64,6 +64,7 @@ def serve(settings: ServeSettings) -> int:
         key_file = _key_file(settings, folder, held)
         if key_file is None:
             _warn_of_strangers(listeners)
+        _warn_of_idle_guesses(settings)
         with progress_bar(Console(stderr=True)) as progress:
             source = resolve_model(settings.model, default_cache(), progress)
             draft = settings.draft_model
@@ -92,6 +93,12 @@ def _warn_of_strangers(listeners: list[Listener]) -> None:
             f"warning: whoever reaches this machine on port {', '.join(open_ports)} may use the model: "
             "ask for a key with --api-key-file, or leave --host out"
         )
+
+
+def _warn_of_idle_guesses(settings: ServeSettings) -> None:
+    """One line when a number of guesses was given and nobody makes any; mlx_lm.server takes it in silence."""
+    if settings.num_draft_tokens is not None and settings.draft_model is None:
+        say(f"--num-draft-tokens {settings.num_draft_tokens} has no effect without --draft-model")
 
 
 def _draft_words(draft: ModelSource) -> list[str]:

@@ -12,7 +12,7 @@ from engine.ctl.child import Child, ChildPlan, RestartPolicy
 from engine.ctl.failure import CommandError
 from engine.ctl.listeners import open_listeners
 from engine.ctl.pull import ModelSource
-from engine.ctl.serve import _key_file, _plans, _Terminal, _warn_of_strangers, serve
+from engine.ctl.serve import _key_file, _plans, _Terminal, _warn_of_idle_guesses, _warn_of_strangers, serve
 from engine.ctl.settings import ServeSettings
 from engine.ctl.state import lock_supervisor, read_state
 from engine.settings import Settings as EngineSettings
@@ -111,6 +111,15 @@ def test_an_open_address_without_a_key_is_warned_of(
         assert "--api-key-file" in lines[0]
     for listener in listeners:
         listener.socket.close()
+
+
+def test_guesses_that_nobody_makes_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """A number alone has no effect; 0 was given, too."""
+    _warn_of_idle_guesses(ServeSettings())
+    _warn_of_idle_guesses(ServeSettings(num_draft_tokens=3, draft_model="small"))
+    assert capsys.readouterr().err == ""
+    _warn_of_idle_guesses(ServeSettings(num_draft_tokens=0))
+    assert "--num-draft-tokens 0 has no effect without --draft-model" in capsys.readouterr().err
 
 
 def test_a_busy_port_is_said_before_anything_is_started(folder: RuntimeFolder) -> None:

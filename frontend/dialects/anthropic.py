@@ -15,7 +15,7 @@ from frontend.dialects.anthropic_tools import read_tools
 from frontend.dialects.base import Constraint, Generation
 from frontend.dialects.dialect import Dialect
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
-from frontend.dialects.openai_constraints import CONSTRAINT_FIELDS, read_constraint
+from frontend.dialects.openai_constraints import CONSTRAINT_FIELDS, ReadConstraint, read_constraint
 from frontend.dialects.openai_fields import MAX_STOP_IDS, MAX_TIMEOUT_S, SHARED_FIELDS, check_least, read_stops
 from frontend.dialects.openai_sampling import read_sampling, read_token_ids
 from frontend.dialects.values import Above, Bounds, as_object, read_bool, read_integer, read_number, read_text, wrong
@@ -121,7 +121,7 @@ def parse_message(body: object) -> Generation:
     thinking, in_thinking = _thinking(fields)
     output, in_output = _output_config(fields)
     effort = _effort(output)
-    constrained = read_constraint(fields)
+    constrained = _constraint(fields, output, read_constraint(fields))
     asked_by = {"thinking": tuple(thinking), "output_config.effort": tuple(effort)}
     asked_by = {name: variables for name, variables in asked_by.items() if variables}
     min_tokens = read_integer(fields, "min_tokens", Bounds(0, 2**53)) or 0
@@ -139,7 +139,7 @@ def parse_message(body: object) -> Generation:
         ignore_eos=read_bool(fields, "ignore_eos", default=False),
         min_tokens=min_tokens,
         skip_special_tokens=read_bool(fields, "skip_special_tokens", default=True),
-        constraint=_constraint(fields, output, constrained.constraint),
+        constraint=constrained.constraint,
         tools=tools,
         hides_reasoning=_hides_reasoning(fields),
         timeout_s=read_number(fields, "timeout", Above(0, MAX_TIMEOUT_S)),
@@ -193,22 +193,21 @@ def _effort(output: Mapping[str, object]) -> dict[str, Any]:
     return {"reasoning_effort": _EFFORTS[effort]}
 
 
-def _constraint(
-    body: Mapping[str, object], output: Mapping[str, object], other: Constraint | None
-) -> Constraint | None:
+def _constraint(body: Mapping[str, object], output: Mapping[str, object], other: ReadConstraint) -> ReadConstraint:
     """The schema of the reply's text, from either of its places; other: that of a field which is not Anthropic's."""
     places = {"output_config.format": output.get("format"), "output_format": body.get("output_format")}
     given = {name: value for name, value in places.items() if value is not None}
     if not given:
         return other
-    names = [*given, *([] if other is None else [other.field])]
+    names = [*given, *([] if other.constraint is None else [other.constraint.field])]
     if len(names) > 1:
         told = " and ".join(f"`{name}`" for name in names)
         raise RequestError(ErrorCode.INVALID_REQUEST, f"{told} exclude each other: send one of them", names[-1])
     name, value = next(iter(given.items()))
     fields = as_object(value, name)
-    check_fields(fields, _FORMAT_FIELDS, f"{name}.")
+    ignored = check_fields(fields, _FORMAT_FIELDS, f"{name}.")
     if fields.get("type") != "json_schema":
         raise wrong(f"{name}.type", fields.get("type"), '"json_schema"')
     schema = as_object(fields.get("schema"), f"{name}.schema")
-    return Constraint(name, Grammar(kind="json_schema", text=msgspec.json.encode(schema).decode()))
+    grammar = Grammar(kind="json_schema", text=msgspec.json.encode(schema).decode())
+    return ReadConstraint(Constraint(name, grammar), other.ignored + ignored)

@@ -157,6 +157,7 @@ def test_other_dialects_constraints_count_too() -> None:
 IGNORED: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"zebra": 1}, ("zebra",)),
     ({"thinking": {"type": "enabled", "budget_tokens": 5_000}}, ("thinking.budget_tokens",)),
+    ({"output_format": {"type": "json_schema", "schema": {}, "zebra": 1}}, ("output_format.zebra",)),
     ({"output_config": {"task_budget": {"type": "tokens", "total": 9}}}, ("output_config.task_budget",)),
     ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, ("context_management",)),
     ({"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}}, ()),

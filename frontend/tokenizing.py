@@ -14,7 +14,7 @@ from frontend.dialects.base import ChatPrompt
 from frontend.dialects.fields import FieldTable, Honoured, NeutralOnly, check_fields
 from frontend.dialects.openai_chat import parse_chat
 from frontend.dialects.openai_sampling import read_token_ids
-from frontend.dialects.values import as_object, as_text, read_bool, read_text
+from frontend.dialects.values import as_body, as_text, read_bool, read_text
 from frontend.engine_client import ReadyEngine
 from frontend.errors import RequestError
 from frontend.ignored_fields import ignored_header
@@ -124,7 +124,7 @@ async def _answered(request: web.Request, parse: Callable[[object], _Job]) -> we
 
 
 def _parse_tokenize(body: object) -> _Job:
-    fields = as_object(body, "body")
+    fields = as_body(body)
     given = [name for name in ("prompt", "content", "messages") if fields.get(name) is not None]
     if len(given) != 1:
         raise RequestError(
@@ -160,7 +160,7 @@ def _parse_chat_tokens(fields: dict[str, object]) -> _Job:
 
 
 def _parse_chat_text(body: object) -> _Job:
-    return _chat_job(as_object(body, "body"), lambda text_of: lambda engine: RenderedChat(prompt=text_of(engine)))
+    return _chat_job(as_body(body), lambda text_of: lambda engine: RenderedChat(prompt=text_of(engine)))
 
 
 def _chat_job(
@@ -177,7 +177,7 @@ def _chat_job(
 
 
 def _parse_detokenize(body: object) -> _Job:
-    fields = as_object(body, "body")
+    fields = as_body(body)
     ignored = check_fields(fields, DETOKENIZE_FIELDS)
     if fields.get("tokens") is None:
         raise RequestError(ErrorCode.INVALID_REQUEST, "`tokens` is missing: send an array of token ids", "tokens")

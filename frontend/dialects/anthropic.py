@@ -18,7 +18,17 @@ from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, Neut
 from frontend.dialects.openai_constraints import CONSTRAINT_FIELDS, ReadConstraint, read_constraint
 from frontend.dialects.openai_fields import MAX_STOP_IDS, MAX_TIMEOUT_S, SHARED_FIELDS, check_least, read_stops
 from frontend.dialects.openai_sampling import read_sampling, read_token_ids
-from frontend.dialects.values import Above, Bounds, as_object, read_bool, read_integer, read_number, read_text, wrong
+from frontend.dialects.values import (
+    Above,
+    Bounds,
+    as_body,
+    as_object,
+    read_bool,
+    read_integer,
+    read_number,
+    read_text,
+    wrong,
+)
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 from protocol.messages import Grammar
@@ -99,7 +109,7 @@ THINKING_FIELDS: Final[FieldTable] = {
     "display": Honoured("omitted: the text goes into the signature"),
 }
 _FORMAT_FIELDS: Final[FieldTable] = {"type": Honoured(), "schema": Honoured(), "name": Harmless("for the client's use")}
-_COUNT: Final = Bounds(least=1, most=2**53)
+_COUNT: Final = Bounds(least=1)
 _INT64: Final = Bounds(least=-(2**63), most=2**63 - 1)
 _IS_THINKING: Final[Mapping[str, bool]] = {
     "enabled": True,
@@ -114,7 +124,7 @@ _EFFORTS: Final[Mapping[str, str]] = {"low": "low", "medium": "medium", "high": 
 
 def parse_message(body: object) -> Generation:
     """body: decoded JSON. Raises RequestError with the field as param."""
-    fields = as_object(body, "body")
+    fields = as_body(body)
     ignored = check_fields(fields, ANTHROPIC_FIELDS)
     read = read_prompt(fields)
     tools, in_tools = read_tools(fields, read.tool_changes)

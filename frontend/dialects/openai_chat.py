@@ -32,7 +32,7 @@ from frontend.dialects.openai_logprobs import ChatLogprobs, chat_logprobs, read_
 from frontend.dialects.openai_messages import read_messages
 from frontend.dialects.openai_tools import TOOL_FIELDS, read_tools, read_variables
 from frontend.dialects.openai_usage import UsageBody, usage_body
-from frontend.dialects.values import as_object, read_bool
+from frontend.dialects.values import as_body, read_bool
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 from protocol.messages import Usage
@@ -155,7 +155,7 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_chat(body: object) -> Generation:
     """body: decoded JSON. Raises RequestError with the field as param."""
-    fields = as_object(body, "body")
+    fields = as_body(body)
     ignored = check_fields(fields, CHAT_FIELDS)
     conversation = read_messages(fields.get("messages"))
     tools = read_tools(fields)

@@ -32,7 +32,7 @@ from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation
 from frontend.dialects.openai_logprobs import CompletionLogprobs, completion_logprobs, read_completion_logprobs
 from frontend.dialects.openai_sampling import token_ids
 from frontend.dialects.openai_usage import UsageBody, usage_body
-from frontend.dialects.values import Bounds, as_list, as_object, as_text, is_integer, read_bool, read_integer, wrong
+from frontend.dialects.values import Bounds, as_body, as_list, as_text, is_integer, read_bool, read_integer, wrong
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 from protocol.messages import Usage
@@ -86,7 +86,7 @@ class CompletionReply(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_completion(body: object) -> Generation:
     """body: decoded JSON. Raises RequestError with the field as param."""
-    fields = as_object(body, "body")
+    fields = as_body(body)
     ignored = check_fields(fields, COMPLETION_FIELDS)
     has_echo = read_bool(fields, "echo", default=False)
     generation = read_generation(fields, _prompts(fields.get("prompt")), ignored, least_tokens=0 if has_echo else 1)
@@ -149,7 +149,7 @@ def _logprobs(entries: Sequence[TokenEntry], facts: ReplyFacts) -> CompletionLog
 
 
 def _best_of(fields: Mapping[str, object], generation: Generation) -> int | None:
-    best_of = read_integer(fields, "best_of", Bounds(1, 2**53))
+    best_of = read_integer(fields, "best_of", Bounds(least=1))
     if best_of is None:
         return None
     if best_of < generation.choices:

@@ -30,7 +30,7 @@ from protocol.messages import MAX_DRAFT_TOKENS
 MAX_STOPS: Final = 16
 MAX_STOP_IDS: Final = 1_024
 MAX_TIMEOUT_S: Final = 1_000_000
-_COUNT: Final = Bounds(least=1, most=2**53)
+_COUNT: Final = Bounds(least=1)
 _DRAFT_TOKENS: Final = Bounds(least=0, most=MAX_DRAFT_TOKENS)
 _INT64: Final = Bounds(least=-(2**63), most=2**63 - 1)
 
@@ -115,7 +115,7 @@ def read_generation(
     read_text(body, "user")
     stream = _stream_options(body)
     constrained = read_constraint(body)
-    bounds = Bounds(least_tokens, _COUNT.most)
+    bounds = Bounds(least_tokens)
     max_tokens = read_integer(body, "max_tokens", bounds)
     max_completion_tokens = read_integer(body, "max_completion_tokens", bounds)
     limit = max_tokens if max_completion_tokens is None else max_completion_tokens

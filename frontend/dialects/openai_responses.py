@@ -21,6 +21,7 @@ from frontend.dialects.openai_responses_tools import OfferedTools
 from frontend.dialects.openai_tools import TOOL_FIELDS, ReadVariables, effort_variables, read_variables
 from frontend.dialects.values import (
     Bounds,
+    as_body,
     as_list,
     as_object,
     as_text,
@@ -36,7 +37,7 @@ from protocol.messages import Grammar
 MAX_METADATA: Final = 16
 MAX_METADATA_KEY: Final = 64
 MAX_METADATA_VALUE: Final = 512
-_COUNT: Final = Bounds(least=1, most=2**53)
+_COUNT: Final = Bounds(least=1)
 _ELSEWHERE: Final = "this server has no such service: leave it out"
 _LOGPROBS: Final = "message.output_text.logprobs"
 _SEALED: Final = "reasoning.encrypted_content"
@@ -105,7 +106,7 @@ REASONING_FIELDS: Final[FieldTable] = {
 
 def parse_responses(body: object, recalled: Recalled = NOTHING) -> Generation:
     """body: decoded JSON. Raises RequestError with the field as param."""
-    fields = as_object(body, "body")
+    fields = as_body(body)
     ignored = dict.fromkeys(check_fields(fields, RESPONSES_FIELDS))
     text = _text(fields.get("text"), ignored)
     reasoning = _reasoning(fields.get("reasoning"), ignored)

@@ -51,6 +51,14 @@ def is_same_json(left: object, right: object) -> bool:
     return left == right
 
 
+def as_body(value: object) -> dict[str, object]:
+    """A request's body. Raises RequestError."""
+    if not isinstance(value, dict):
+        message = f"the request body must be a JSON object, not {shown(value)}"
+        raise RequestError(ErrorCode.INVALID_REQUEST, message)
+    return cast(dict[str, object], value)
+
+
 def as_object(value: object, name: str) -> dict[str, object]:
     """A JSON object. Raises RequestError."""
     if not isinstance(value, dict):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from frontend.dialects.values import Above, Bounds, is_same_json, read_integer, read_number, shown
+from frontend.dialects.values import Above, Bounds, as_body, is_same_json, read_integer, read_number, shown
 from frontend.errors import RequestError
 
 
@@ -77,3 +77,12 @@ def test_values_are_shown_as_json_and_short() -> None:
     """A client knows null and true, not None and True."""
     assert shown([None, True, "é"]) == '[null,true,"é"]'
     assert len(shown("x" * 1000)) == 81
+
+
+@pytest.mark.parametrize("body", [[1], "x", 7, None, True])
+def test_a_body_is_an_object(body: object) -> None:
+    """No field is to blame for one that is not."""
+    with pytest.raises(RequestError) as caught:
+        as_body(body)
+    assert caught.value.param is None
+    assert caught.value.message.startswith("the request body must be a JSON object, not ")

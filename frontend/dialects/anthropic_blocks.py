@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from frontend.dialects.anthropic_signature import signed_reasoning
+from frontend.dialects.attachments import note
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, check_fields
 from frontend.dialects.values import as_list, as_object, as_text, read_bool, read_text, shown, wrong
 from frontend.errors import RequestError
@@ -17,6 +18,11 @@ _CACHE: Final = Harmless("no prefix is kept between requests")
 
 BLOCK_FIELDS: Final[Mapping[str, FieldTable]] = {
     "text": {"type": Honoured(), "text": Honoured(), "cache_control": _CACHE, "citations": Named(([],))},
+    "image": {
+        "type": Honoured("a note in its place in earlier messages and results of tools, else refused"),
+        "source": Named(),
+        "cache_control": _CACHE,
+    },
     "thinking": {
         "type": Honoured(),
         "thinking": Honoured("given to the template as reasoning"),
@@ -52,7 +58,7 @@ BLOCK_FIELDS: Final[Mapping[str, FieldTable]] = {
     "tool_removal": {"type": Honoured(), "tool": Honoured("a tool_reference"), "cache_control": _CACHE},
     "document": {
         "type": Honoured(),
-        "source": Honoured("text and content; base64, url and file are not read"),
+        "source": Honoured("text and content; base64, url and file are as images"),
         "title": Honoured("comes before the text"),
         "context": Honoured("comes before the text"),
         "citations": Named(({"enabled": False},)),
@@ -68,15 +74,18 @@ BLOCK_FIELDS: Final[Mapping[str, FieldTable]] = {
     },
 }
 
+# Of documents.
+_READ_SOURCES: Final = ("text", "content")
+
 BlockKind = Literal["text", "thinking", "tool_use", "tool_result"]
 
 # Which blocks may stand in whose turn, and in which other block.
 _INSIDE: Final[Mapping[str, frozenset[str]]] = {
-    "user": frozenset({"text", "tool_result", "document", "search_result"}),
+    "user": frozenset({"text", "image", "tool_result", "document", "search_result"}),
     "assistant": frozenset({"text", "thinking", "redacted_thinking", "tool_use"}),
     "system": frozenset({"text", "tool_addition", "tool_removal"}),
-    "tool_result": frozenset({"text", "document", "search_result", "tool_reference"}),
-    "document": frozenset({"text"}),
+    "tool_result": frozenset({"text", "image", "document", "search_result", "tool_reference"}),
+    "document": frozenset({"text", "image"}),
     "search_result": frozenset({"text"}),
 }
 
@@ -124,12 +133,7 @@ def _read(item: object, holder: str, where: str, notes: ReadNotes) -> list[ReadB
     if not isinstance(kind, str):
         raise wrong(f"{where}.type", kind, "a string")
     if kind not in BLOCK_FIELDS:
-        raise RequestError(
-            ErrorCode.UNSUPPORTED,
-            f"`{where}` is a block of the type {shown(kind)}, which is not supported: "
-            "this server reads text, thinking, tool_use and tool_result",
-            where,
-        )
+        raise _unread_block(kind, where)
     if kind not in _INSIDE[holder]:
         allowed = ", ".join(sorted(_INSIDE[holder]))
         raise RequestError(
@@ -144,6 +148,11 @@ def _read(item: object, holder: str, where: str, notes: ReadNotes) -> list[ReadB
 def _text(block: Mapping[str, object], where: str, notes: ReadNotes) -> list[ReadBlock]:
     del notes
     return [ReadBlock("text", as_text(block.get("text"), f"{where}.text"))]
+
+
+def _image(block: Mapping[str, object], where: str, notes: ReadNotes) -> list[ReadBlock]:
+    del block, where, notes
+    return [ReadBlock("text", note("image"))]
 
 
 def _thinking(block: Mapping[str, object], where: str, notes: ReadNotes) -> list[ReadBlock]:
@@ -213,13 +222,45 @@ def _document(block: Mapping[str, object], where: str, notes: ReadNotes) -> list
             text = as_text(source.get("data"), f"{where}.source.data")
         case "content":
             text = _inner_text(source.get("content"), "document", f"{where}.source.content", notes)
+        case "base64" | "url" | "file":
+            notes.ignored["document.source"] = None
+            text = note("document")
         case kind:
-            raise RequestError(
-                ErrorCode.UNSUPPORTED,
-                f"`{where}.source` is of the type {shown(kind)}: only documents of the type text and content are read",
-                f"{where}.source",
-            )
+            raise _unread_document(kind, where)
     return [_headed(block, ("title", "context"), where, text)]
+
+
+def refuse_attachments(content: object, where: str) -> None:
+    """Raises RequestError for an image, or a document that is no text, in content that was read; not in results."""
+    if isinstance(content, str):
+        return
+    for index, item in enumerate(as_list(content, where)):
+        block, place = as_object(item, where), f"{where}.{index}"
+        if block["type"] == "image":
+            raise _unread_block("image", place)
+        if block["type"] == "document":
+            source = as_object(block["source"], place)
+            if source["type"] not in _READ_SOURCES:
+                raise _unread_document(source["type"], place)
+            if source["type"] == "content":
+                refuse_attachments(source["content"], f"{place}.source.content")
+
+
+def _unread_block(kind: str, where: str) -> RequestError:
+    return RequestError(
+        ErrorCode.UNSUPPORTED,
+        f"`{where}` is a block of the type {shown(kind)}, which is not supported: "
+        "this server reads text, thinking, tool_use and tool_result",
+        where,
+    )
+
+
+def _unread_document(kind: object, where: str) -> RequestError:
+    return RequestError(
+        ErrorCode.UNSUPPORTED,
+        f"`{where}.source` is of the type {shown(kind)}: only documents of the type text and content are read",
+        f"{where}.source",
+    )
 
 
 def _search_result(block: Mapping[str, object], where: str, notes: ReadNotes) -> list[ReadBlock]:
@@ -243,6 +284,7 @@ def _inner_text(content: object, holder: str, where: str, notes: ReadNotes) -> s
 _Reader = Callable[[Mapping[str, object], str, ReadNotes], list[ReadBlock]]
 _READERS: Final[Mapping[str, _Reader]] = {
     "text": _text,
+    "image": _image,
     "thinking": _thinking,
     "redacted_thinking": _redacted,
     "tool_use": _tool_use,

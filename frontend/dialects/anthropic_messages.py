@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from frontend.dialects.anthropic_blocks import ReadBlock, ReadNotes, ToolChange, read_blocks
+from frontend.dialects.anthropic_blocks import ReadBlock, ReadNotes, ToolChange, read_blocks, refuse_attachments
+from frontend.dialects.attachments import asked_index
 from frontend.dialects.base import ChatPrompt
 from frontend.dialects.fields import FieldTable, Honoured, Named, NeutralOnly, check_fields
 from frontend.dialects.values import as_list, as_object, wrong
@@ -74,8 +75,11 @@ def read_prompt(body: Mapping[str, object]) -> ReadPrompt:
         raise wrong("messages", items, _MESSAGES)
     messages = [as_object(item, f"messages.{index}") for index, item in enumerate(items)]
     last_user = max((index for index, message in enumerate(messages) if message.get("role") == "user"), default=-1)
+    asked = asked_index([message.get("role") for message in messages])
     for index, message in enumerate(messages):
         _add_message(message, f"messages.{index}", conversation, has_user_after=index < last_user)
+        if index == asked:
+            refuse_attachments(message["content"], f"messages.{index}.content")
     notes = conversation.notes
     return ReadPrompt(_prompt(conversation, len(items) - 1), tuple(notes.ignored), tuple(notes.tool_changes))
 

@@ -79,8 +79,13 @@ def check_nested(item: Mapping[str, object], table: FieldTable, where: str) -> d
     where: how a client finds the object, e.g. `input[3].content[0]`; the names have `[]` in place of each index.
     """
     prefix = f"{where}."
-    plain = _INDEX.sub("[]", prefix)
+    plain = plain_path(prefix)
     return dict.fromkeys(plain + name.removeprefix(prefix) for name in check_fields(item, table, prefix))
+
+
+def plain_path(where: str) -> str:
+    """A place's name with `[]` in place of each index."""
+    return _INDEX.sub("[]", where)
 
 
 def _is_neutral(value: object, neutral: tuple[object, ...]) -> bool:

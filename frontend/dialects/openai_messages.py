@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from frontend.dialects.attachments import asked_index, is_attachment, note, refuse_attachments
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
 from frontend.dialects.values import as_list, as_object, as_text, shown, wrong
 from frontend.errors import RequestError
@@ -15,7 +16,10 @@ from protocol.errors import ErrorCode
 
 MESSAGE_FIELDS: Final[FieldTable] = {
     "role": Honoured("developer is system, function is tool"),
-    "content": Honoured("a string, null in assistant messages, or text parts, which are joined"),
+    "content": Honoured(
+        "a string, null in assistant messages, or text parts, which are joined; "
+        "a note for each image or file in earlier messages and in those of the role tool"
+    ),
     "name": Honoured("given to the template"),
     "tool_calls": Honoured("given to the template, arguments as an object"),
     "tool_call_id": Honoured("given to the template"),
@@ -55,12 +59,16 @@ def read_messages(value: object) -> Conversation:
         raise RequestError(ErrorCode.INVALID_REQUEST, "`messages` is empty: send at least one message", "messages")
     messages: list[dict[str, Any]] = []
     ignored: dict[str, None] = {}
-    for index, item in enumerate(items):
+    given = [as_object(item, f"messages[{index}]") for index, item in enumerate(items)]
+    asked = asked_index([message.get("role") for message in given])
+    for index, message in enumerate(given):
         where = f"messages[{index}]"
-        message = as_object(item, where)
         # Named without the index: a long conversation repeats them.
         ignored |= dict.fromkeys(f"messages[].{name}" for name in _checked(message, MESSAGE_FIELDS, where))
-        messages.append(_message(message, where, ignored))
+        plain = _message(message, where, ignored)
+        if index == asked or plain["role"] == "system":
+            refuse_attachments(message.get("content"), f"{where}.content[{{}}]".format)
+        messages.append(plain)
     return Conversation(tuple(messages), tuple(ignored))
 
 
@@ -119,6 +127,9 @@ def _part_text(part: object, where: str, ignored: dict[str, None]) -> str:
     kind = item.get("type")
     if not isinstance(kind, str):
         raise wrong(f"{where}.type", kind, "a string")
+    if is_attachment(kind):
+        ignored[f"messages[].content[].{kind}"] = None
+        return note(kind)
     field = _TEXT_PARTS.get(kind)
     if field is None:
         raise RequestError(

@@ -189,8 +189,7 @@ def _transcript(
         transcript.instruct(instructions)
     for index, item in enumerate(recalled.history):
         transcript.add(item, f"previous_response_id[{index}]")
-    for index, item in enumerate(items):
-        transcript.add(item, f"input[{index}]")
+    transcript.add_all(items, "input")
     return transcript
 
 

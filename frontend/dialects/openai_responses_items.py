@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, check_nested
+from frontend.dialects.attachments import asked_index, is_attachment, note, refuse_attachments
+from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, check_nested, plain_path
 from frontend.dialects.openai_messages import read_arguments
 from frontend.dialects.openai_responses_output import unsealed
 from frontend.dialects.openai_responses_tools import CUSTOM_INPUT, OfferedTools, joined_name
@@ -26,7 +27,7 @@ _COMMON: Final[FieldTable] = {
 MESSAGE_FIELDS: Final[FieldTable] = {
     **_COMMON,
     "role": Honoured("user, assistant, system, or developer, which is system"),
-    "content": Honoured("a string, or text parts, which are joined"),
+    "content": Honoured("a string, or text parts, which are joined; a note for each image or file that is history"),
     "phase": Harmless("tells a client what to show"),
 }
 CALL_FIELDS: Final[FieldTable] = {
@@ -42,7 +43,7 @@ CALL_FIELDS: Final[FieldTable] = {
 OUTPUT_FIELDS: Final[FieldTable] = {
     **_COMMON,
     "call_id": Honoured("of a call that came before"),
-    "output": Honoured("a string, or text parts, which are joined"),
+    "output": Honoured("a string, or text parts, which are joined; a note for each image or file"),
     "name": Harmless("the call has it"),
     "namespace": Harmless("the call has it"),
     "caller": Named(),
@@ -111,6 +112,15 @@ class Transcript:
     messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     ignored: dict[str, None] = field(default_factory=dict[str, None])
     _called: dict[str, str] = field(default_factory=dict[str, str])
+
+    def add_all(self, items: Sequence[Item], place: str) -> None:
+        """The request's own items. place: what they are in, e.g. `input`. Raises RequestError, as add does."""
+        asked = asked_index([_speaker(item) for item in items])
+        for index, item in enumerate(items):
+            where = f"{place}[{index}]"
+            self.add(item, where)
+            if index == asked or _speaker(item) in ("system", "developer"):
+                refuse_attachments(item.get("content"), f"{where}.content[{{}}]".format)
 
     def instruct(self, text: str) -> None:
         """A leading system message; all that lead are one, for most templates take one."""
@@ -206,6 +216,9 @@ class Transcript:
     def _part(self, value: object, where: str) -> str:
         part = as_object(value, where)
         kind = part.get("type")
+        if isinstance(kind, str) and is_attachment(kind):
+            self.ignored[f"{plain_path(where)}.{kind}"] = None
+            return note(kind)
         field_name = _TEXT_PARTS.get(kind) if isinstance(kind, str) else None
         if field_name is None:
             raise RequestError(
@@ -243,6 +256,14 @@ _READERS: Final[Mapping[str, Callable[[Transcript, Item, str], None]]] = {
     "custom_tool_call_output": Transcript.call_output,
     "additional_tools": Transcript.additional_tools,
 }
+
+
+def _speaker(item: Item) -> object:
+    """Whose an item is: what the model made is the assistant's, results of tools are nobody's."""
+    kind = item_type(item)
+    if kind == "message":
+        return item.get("role")
+    return "assistant" if kind in ("reasoning", "function_call", "custom_tool_call") else None
 
 
 def item_type(item: Item) -> object:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from frontend.dialects.anthropic_blocks import ReadBlock, ReadNotes, ToolChange, read_blocks
+from frontend.dialects.anthropic_blocks import ReadBlock, ReadNotes, ToolChange, read_blocks, refuse_attachments
 from frontend.dialects.anthropic_signature import signature_of
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
@@ -83,16 +83,21 @@ def test_documents_and_search_results_are_text() -> None:
 
 @pytest.mark.parametrize("kind", ["base64", "url", "file"])
 def test_documents_that_are_not_text_are_refused(kind: str) -> None:
-    """By the type of their source."""
-    error = refused({"type": "document", "source": {"type": kind}})
-    assert (error.code, error.param) == (ErrorCode.UNSUPPORTED, "messages.0.content.0.source")
-    assert f'"{kind}"' in error.message
+    """By the type of their source, where they are asked about; as history they are a note, which is named."""
+    block = {"type": "document", "source": {"type": kind}}
+    notes = ReadNotes()
+    assert read(block, notes=notes) == [ReadBlock("text", "[document omitted: this model reads text only]")]
+    assert list(notes.ignored) == ["document.source"]
+    with pytest.raises(RequestError) as caught:
+        refuse_attachments([TEXT, block], "messages.0.content")
+    assert (caught.value.code, caught.value.param) == (ErrorCode.UNSUPPORTED, "messages.0.content.1.source")
+    assert f'"{kind}"' in caught.value.message
 
 
 @pytest.mark.parametrize("holder", ["user", "tool_result"])
-@pytest.mark.parametrize("kind", ["image", "server_tool_use", "web_search_tool_result", "mcp_tool_use", "x" * 200])
+@pytest.mark.parametrize("kind", ["server_tool_use", "web_search_tool_result", "mcp_tool_use", "x" * 200])
 def test_other_blocks_are_refused_by_their_type(kind: str, holder: str) -> None:
-    """An image that was left out would be answered as if it were not there."""
+    """What it holds is not known."""
     block = {"type": kind, "source": {}}
     error = refused(result(content=[block]) if holder == "tool_result" else block)
     place = "messages.0.content.0.content.0" if holder == "tool_result" else "messages.0.content.0"

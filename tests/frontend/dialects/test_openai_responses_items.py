@@ -23,8 +23,7 @@ TOLD_CALL = {
 
 def transcript(*items: dict[str, Any]) -> Transcript:
     made = Transcript(OfferedTools())
-    for index, item in enumerate(items):
-        made.add(item, f"input[{index}]")
+    made.add_all(items, "input")
     return made
 
 

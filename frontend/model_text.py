@@ -34,6 +34,12 @@ class ModelText:
     are_tools_read: bool = True
     is_parser_named: bool = False
 
+    def encode_chat(self, rendered: str) -> list[int]:
+        """Ids of a rendered chat: a template writes the special tokens that it wants, a transcript has none."""
+        if self.template.is_transcript:
+            return self.tokenizer.encode_text(rendered)
+        return self.tokenizer.encode_rendered(rendered)
+
 
 def load_model_text(
     folder: Path, bos: BosRule, choice: TemplateChoice | None = None, parsers: Parsers = Parsers()

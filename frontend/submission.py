@@ -198,7 +198,7 @@ def _tokenised(prompt: Prompt, text: ModelText, facts: ModelFacts, tools: ToolUs
                     raise
                 raise RequestError(error.code, error.message, prompt.param) from error
             _check_length(rendered_text, prompt, text, facts)
-            return text.tokenizer.encode_rendered(rendered_text)
+            return text.encode_chat(rendered_text)
         case TextPrompt(text=raw):
             _check_length(raw, prompt, text, facts)
             return text.tokenizer.encode_text(raw)

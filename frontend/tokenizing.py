@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 from aiohttp import web
 
-from frontend.dialects.base import ChatPrompt
+from frontend.dialects.base import ChatPrompt, Generation
 from frontend.dialects.fields import FieldTable, Honoured, NeutralOnly, check_fields
 from frontend.dialects.openai_chat import parse_chat
 from frontend.dialects.openai_sampling import read_token_ids
@@ -19,7 +19,7 @@ from frontend.engine_client import ReadyEngine
 from frontend.errors import RequestError
 from frontend.ignored_fields import ignored_header
 from frontend.parts import PARTS
-from frontend.reply_form import rendered
+from frontend.reply_form import rendered, unread_fields
 from frontend.request_body import parsed_body, read_body
 from frontend.submission import resolve_model
 from protocol.errors import ErrorCode
@@ -86,12 +86,13 @@ class RenderedChat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A parsed body. length: of what is worked on, in characters or tokens."""
+    """A parsed body. length: of what is worked on, in characters or tokens. chat: what it came as, if it did."""
 
     model: str | None
     ignored: tuple[str, ...]
     length: int
     work: Callable[[ReadyEngine], msgspec.Struct]
+    chat: Generation | None = None
 
 
 async def tokenize(request: web.Request) -> web.Response:
@@ -119,8 +120,10 @@ async def _answered(request: web.Request, parse: Callable[[object], _Job]) -> we
     def answer() -> bytes:
         return msgspec.json.encode(job.work(engine))
 
+    unread = () if job.chat is None else unread_fields(job.chat, engine.text)
+    headers = ignored_header((*job.ignored, *unread), parts)
     content = answer() if job.length <= _INLINE_LENGTH else await asyncio.to_thread(answer)
-    return web.Response(body=content, headers=ignored_header(job.ignored, parts), content_type="application/json")
+    return web.Response(body=content, headers=headers, content_type="application/json")
 
 
 def _parse_tokenize(body: object) -> _Job:
@@ -152,9 +155,7 @@ def _parse_chat_tokens(fields: dict[str, object]) -> _Job:
     chat = {name: value for name, value in fields.items() if name not in TOKENIZE_CHAT_FIELDS}
 
     def work_of(text_of: Callable[[ReadyEngine], str]) -> Callable[[ReadyEngine], TokenizedText]:
-        return _text_work(
-            lambda engine: engine.text.tokenizer.encode_rendered(_bounded(text_of(engine), "messages")), has_strings
-        )
+        return _text_work(lambda engine: engine.text.encode_chat(_bounded(text_of(engine), "messages")), has_strings)
 
     return _chat_job(chat, work_of)
 
@@ -173,7 +174,8 @@ def _chat_job(
     assert isinstance(prompt, ChatPrompt)
     work = work_of(lambda engine: rendered(prompt, generation.tools, engine.text))
     # A template may make much of little.
-    return _Job(model=generation.model, ignored=generation.ignored, length=_INLINE_LENGTH + 1, work=work)
+    length = _INLINE_LENGTH + 1
+    return _Job(model=generation.model, ignored=generation.ignored, length=length, work=work, chat=generation)
 
 
 def _parse_detokenize(body: object) -> _Job:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from engine.ctl.api_keys import gathered_keys, hand_over
+from engine.ctl.chat_template import has_chat_template
 from engine.ctl.child import Child, ChildPlan, RestartPolicy
 from engine.ctl.failure import CommandError
 from engine.ctl.listeners import Listener, open_listeners
@@ -70,9 +71,14 @@ def serve(settings: ServeSettings) -> int:
             draft = settings.draft_model
             draft_words = [] if draft is None else _draft_words(resolve_model(draft, default_cache(), progress))
         held.callback(remove_state, folder)
-        observer = _Terminal(folder, source, listeners, has_key=key_file is not None).observer()
+        is_chat = _is_given_template(settings) or has_chat_template(source.path)
+        observer = _Terminal(folder, source, listeners, has_key=key_file is not None, is_chat=is_chat).observer()
         plans = _plans(settings, source, listeners, key_file, draft_words)
         return Supervisor(folder, plans, observer, RestartPolicy()).run()
+
+
+def _is_given_template(settings: ServeSettings) -> bool:
+    return settings.chat_template is not None or settings.use_default_chat_template
 
 
 def _key_file(settings: ServeSettings, folder: RuntimeFolder, held: ExitStack) -> Path | None:
@@ -150,12 +156,13 @@ def _given(settings: ServeSettings, names: tuple[str, ...]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Terminal:
-    """Tells the user and the state file what the supervisor sees."""
+    """Tells the user and the state file what the supervisor sees. is_chat: the model's chats have a template."""
 
     folder: RuntimeFolder
     source: ModelSource
     listeners: list[Listener]
     has_key: bool = False
+    is_chat: bool = True
 
     def observer(self) -> Observer:
         return Observer(self._write_state, self._say_serving, self._close_listeners)
@@ -186,11 +193,22 @@ class _Terminal:
             rows = f"one at a time: {status.batching.reason}"
         tell(f"serving {self.source.id} at {url}/v1 ({rows})", sys.stdout)
         if index == 0:
-            print(f"chat in a browser: {url}/", flush=True)
+            self._say_how(url)
+
+    def _say_how(self, url: str) -> None:
+        key = " -H 'Authorization: Bearer YOUR-KEY'" if self.has_key else ""
+        head = f"-H 'Content-Type: application/json'{key}"
+        print(f"chat in a browser: {url}/", flush=True)
+        if self.is_chat:
             body = """'{"messages": [{"role": "user", "content": "Hello!"}], "stream": true}'"""
-            key = " -H 'Authorization: Bearer YOUR-KEY'" if self.has_key else ""
-            head = f"-H 'Content-Type: application/json'{key}"
             print(f"try it: curl -N {url}/v1/chat/completions {head} -d {body}", flush=True)
+            return
+        print(
+            "this model has no chat template and is probably no chat model: its chats are plain text, "
+            "each message behind USER: or ASSISTANT: (or choose a template with --chat-template)"
+        )
+        body = """'{"prompt": "The sea is", "max_tokens": 40, "stream": true}'"""
+        print(f"try it: curl -N {url}/v1/completions {head} -d {body}", flush=True)
 
     def _close_listeners(self) -> None:
         """From now on a new connection is refused at once instead of waiting for nobody."""

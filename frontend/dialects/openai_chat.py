@@ -30,7 +30,7 @@ from frontend.dialects.fields import FieldTable, Honoured, Named, NeutralOnly, c
 from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation
 from frontend.dialects.openai_logprobs import ChatLogprobs, chat_logprobs, read_chat_logprobs
 from frontend.dialects.openai_messages import read_messages
-from frontend.dialects.openai_tools import TOOL_FIELDS, read_tools, read_variables
+from frontend.dialects.openai_tools import TOOL_FIELDS, ReadVariables, read_role_mapping, read_tools, read_variables
 from frontend.dialects.openai_usage import UsageBody, usage_body
 from frontend.dialects.values import as_body, read_bool
 from frontend.errors import RequestError
@@ -52,7 +52,7 @@ CHAT_FIELDS: Final[FieldTable] = {
     "prediction": NeutralOnly(),
     "verbosity": NeutralOnly(("medium",)),
     "web_search_options": NeutralOnly(advice="this server searches nothing: leave it out"),
-    "role_mapping": NeutralOnly(advice="the model's own chat template is used: leave it out"),
+    "role_mapping": Honoured("mlx_lm.server's: the words before each role's messages, where the model has no template"),
     "chat_template": NeutralOnly(advice="the model's own chat template is used: leave it out"),
     "documents": NeutralOnly(([],)),
     "add_special_tokens": NeutralOnly((False,), "the chat template writes the special tokens: leave it out"),
@@ -159,8 +159,10 @@ def parse_chat(body: object) -> Generation:
     ignored = check_fields(fields, CHAT_FIELDS)
     conversation = read_messages(fields.get("messages"))
     tools = read_tools(fields)
-    prompt = _prompt(fields, conversation.messages)
-    generation = read_generation(fields, (prompt,), ignored + conversation.ignored + tools.ignored)
+    speakers = read_role_mapping(fields.get("role_mapping"))
+    prompt = _prompt(fields, conversation.messages, speakers)
+    ignored += conversation.ignored + tools.ignored + speakers.ignored
+    generation = read_generation(fields, (prompt,), ignored)
     return replace(
         generation,
         logprobs=read_chat_logprobs(fields),
@@ -257,7 +259,9 @@ def _logprobs(entries: Sequence[TokenEntry], facts: ReplyFacts) -> ChatLogprobs 
     return None if facts.logprobs is None else chat_logprobs(entries, facts.logprobs)
 
 
-def _prompt(fields: Mapping[str, object], messages: tuple[dict[str, object], ...]) -> ChatPrompt:
+def _prompt(
+    fields: Mapping[str, object], messages: tuple[dict[str, object], ...], speakers: ReadVariables
+) -> ChatPrompt:
     """A trailing assistant message is history, as OpenAI, vLLM and mlx_lm.server have it, unless it is continued."""
     is_continued = read_bool(fields, "continue_final_message", default=False)
     is_prompted = read_bool(fields, "add_generation_prompt", default=not is_continued)
@@ -278,8 +282,8 @@ def _prompt(fields: Mapping[str, object], messages: tuple[dict[str, object], ...
         messages,
         add_generation_prompt=is_prompted,
         continue_final_message=is_continued,
-        variables=read.variables,
-        asked_by=read.asked_by,
+        variables={**read.variables, **speakers.variables},
+        asked_by={**read.asked_by, **speakers.asked_by},
     )
 
 

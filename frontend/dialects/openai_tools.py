@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from frontend.dialects.base import NamedTool, Tool, ToolChoice, ToolUse
-from frontend.dialects.fields import FieldTable, Harmless, Honoured, NeutralOnly, check_fields
+from frontend.dialects.fields import MAX_NAME_LENGTH, FieldTable, Harmless, Honoured, NeutralOnly, check_fields
 from frontend.dialects.values import as_list, as_object, as_text, read_bool, read_text, shown, wrong
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
@@ -45,6 +45,8 @@ _CHOICE_FIELDS: Final[FieldTable] = {
 _CHOICE_EXPECTED: Final = '"none", "auto", "required" or an object with a function\'s name'
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _THINKING: Final = ("enable_thinking", "thinking")
+# The roles that messages have once they are read, and what ends each.
+_MAPPED: Final = ("system", "user", "assistant", "tool", "stop")
 _RESERVED: Final = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
 
 
@@ -58,10 +60,11 @@ class ReadTools:
 
 @dataclass(frozen=True, slots=True)
 class ReadVariables:
-    """What ChatPrompt has of the same names."""
+    """What ChatPrompt has of the same names. ignored: names that no template is given."""
 
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
     asked_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    ignored: tuple[str, ...] = ()
 
 
 def read_tools(body: Mapping[str, object]) -> ReadTools:
@@ -100,6 +103,17 @@ def read_variables(body: Mapping[str, object]) -> ReadVariables:
         variables[name] = value
         asked_by[f"chat_template_kwargs.{name}"] = (name,)
     return ReadVariables(variables, asked_by)
+
+
+def read_role_mapping(value: object) -> ReadVariables:
+    """mlx_lm.server's words for each role; an empty map is none. Raises RequestError."""
+    where = "role_mapping"
+    words = as_object({} if value is None else value, where)
+    if not words:
+        return ReadVariables()
+    speakers = {role: as_text(text, f"{where}.{role}") for role, text in words.items()}
+    unknown = tuple(f"{where}.{role[:MAX_NAME_LENGTH]}" for role in speakers if role not in _MAPPED)
+    return ReadVariables({where: speakers}, {where: (where,)}, unknown)
 
 
 def effort_variables(effort: str | None, field: str) -> ReadVariables:

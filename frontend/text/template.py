@@ -39,6 +39,14 @@ _TEMPLATE_ERRORS: Final = (
 )
 
 
+# What mlx_lm.server makes of a chat with a model that has no template: one text, each message with its speaker.
+_TRANSCRIPT: Final = (
+    "{% set text %}{% for message in messages %}"
+    "{{ role_mapping.get(message['role'], '') + message['content'] + role_mapping.get('stop', '') }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ role_mapping.get('assistant', '') }}{% endif %}{% endset %}"
+    "{{ text.rstrip() if add_generation_prompt else text }}"
+)
+_SPEAKERS: Final = {"system": "ASSISTANT's RULE: ", "user": "USER: ", "assistant": "ASSISTANT: ", "stop": "\n"}
 # What transformers gave a model without a template of its own: ChatML.
 DEFAULT_TEMPLATE: Final = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
@@ -59,7 +67,7 @@ class TemplateChoice:
 
 
 class ChatTemplate:
-    """One model's template, compiled once. source None: the model has none and cannot chat.
+    """One model's template, compiled once. source None: the model has none, and its chats are a plain transcript.
 
     variables: for every rendering, unless a request gives others.
     """
@@ -68,16 +76,26 @@ class ChatTemplate:
         self, source: str | None, special_tokens: Mapping[str, str], variables: Mapping[str, Any] | None = None
     ) -> None:
         self.source: Final = source
-        self._variables = {**special_tokens, **(variables or {})}
+        self._variables = {
+            **special_tokens,
+            **({"role_mapping": _SPEAKERS} if source is None else {}),
+            **(variables or {}),
+        }
         self._compiled: jinja2.Template | None = None
         # Told by the first chat request: completions need no template and go on.
-        self._compile_error = None if source is None else compile_error(source)
+        text = _TRANSCRIPT if source is None else source
+        self._compile_error = compile_error(text)
         # The variables that it reads: some templates have no use for tools, or none for thinking.
         self.reads: frozenset[str] = frozenset()
-        if source is not None and self._compile_error is None:
+        if self._compile_error is None:
             environment = _environment()
-            self._compiled = environment.from_string(source)
-            self.reads = frozenset(jinja2.meta.find_undeclared_variables(environment.parse(source)))
+            self._compiled = environment.from_string(text)
+            self.reads = frozenset(jinja2.meta.find_undeclared_variables(environment.parse(text)))
+
+    @property
+    def is_transcript(self) -> bool:
+        """Whether a rendering is plain text, in which no special token stands."""
+        return self.source is None
 
     def render(
         self,
@@ -89,8 +107,8 @@ class ChatTemplate:
     ) -> str:
         """The prompt text. continue_final_message: the last message stays open, and the model writes on in it.
 
-        kwargs reach the template as they are. Raises RequestError: INVALID_REQUEST when the model has no
-        template or the template refuses the messages, BAD_MODEL when the template does not compile.
+        kwargs reach the template as they are. Raises RequestError: INVALID_REQUEST when the
+        template refuses the messages, BAD_MODEL when it does not compile.
         """
         plain = [_with_reasoning_names(message) for message in messages]
         if continue_final_message:
@@ -131,8 +149,6 @@ class ChatTemplate:
     def _usable(self) -> jinja2.Template:
         if self._compiled is not None:
             return self._compiled
-        if self.source is None:
-            raise _refused("this model has no chat template and cannot chat: send a prompt to /v1/completions instead")
         raise RequestError(
             ErrorCode.BAD_MODEL,
             f"this model's chat template does not compile ({self._compile_error}): use /v1/completions instead",

@@ -184,5 +184,9 @@ def test_says_where_it_serves_and_how_to_try_it(folder: RuntimeFolder, capsys: p
     assert second == f"serving tiny at {listeners[1].url}/v1 (up to 8 at once)"
     assert page == f"chat in a browser: {listeners[0].url}/"
     assert try_it.startswith(f"try it: curl -N {listeners[0].url}/v1/chat/completions ")
+    _Terminal(folder, SOURCE, listeners, is_chat=False).observer().on_serving(0, status)
+    *_, why, try_it = capsys.readouterr().out.splitlines()
+    assert "no chat template" in why
+    assert try_it.startswith(f"try it: curl -N {listeners[0].url}/v1/completions ")
     observer.on_stopping()
     assert [listener.socket.fileno() for listener in listeners] == [-1, -1]

@@ -170,9 +170,7 @@ def test_a_body_must_be_an_object(content: object) -> None:
 
 def test_the_message_says_given_and_expected() -> None:
     """So a client can be mended without the docs."""
-    assert refused(body(max_tokens="10")).message == (
-        '`max_tokens` must be an integer of at least 1, not "10"'
-    )
+    assert refused(body(max_tokens="10")).message == ('`max_tokens` must be an integer of at least 1, not "10"')
 
 
 def test_a_long_value_is_shown_short() -> None:
@@ -191,7 +189,6 @@ def test_a_long_value_is_shown_short() -> None:
         ("functions", [{}]),
         ("structural_tag", {}),
         ("guided_whitespace_pattern", " *"),
-        ("role_mapping", {"bos": ""}),
         ("modalities", ["text", "audio"]),
         ("audio", {"voice": "a"}),
         ("prediction", {"type": "content"}),
@@ -310,3 +307,23 @@ def test_both_dialects_read_shared_fields_alike() -> None:
         completion.max_tokens,
         completion.ignored,
     )
+
+
+def test_role_mapping_is_the_templates() -> None:
+    """mlx_lm.server's words for each role; those that no message can have are named."""
+    mapping = {"user": "U: ", "assistant": "A: ", "stop": "\n", "system_prompt": "x"}
+    generation = parse_chat(body(role_mapping=mapping))
+    (prompt,) = generation.prompts
+    assert isinstance(prompt, ChatPrompt)
+    assert (prompt.variables, prompt.asked_by) == ({"role_mapping": mapping}, {"role_mapping": ("role_mapping",)})
+    assert generation.ignored == ("role_mapping.system_prompt",)
+    for nothing in ({}, None):
+        (prompt,) = parse_chat(body(role_mapping=nothing)).prompts
+        assert isinstance(prompt, ChatPrompt)
+        assert prompt.asked_by == {}
+
+
+@pytest.mark.parametrize(("value", "param"), [("USER", "role_mapping"), ({"user": None}, "role_mapping.user")])
+def test_role_mapping_is_a_map_of_texts(value: object, param: str) -> None:
+    """The error names the role."""
+    assert refused(body(role_mapping=value)).param == param

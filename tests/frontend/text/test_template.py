@@ -142,13 +142,6 @@ def test_what_a_template_raises_is_a_400(source: str, part: str) -> None:
     assert (caught.value.code, caught.value.param) == (ErrorCode.INVALID_REQUEST, "messages")
 
 
-def test_a_model_without_template_cannot_chat(byte_level: Tokenizer) -> None:
-    """The error is a 400 that names the route that works."""
-    with pytest.raises(RequestError, match="/v1/completions") as caught:
-        load_template(byte_level).render(CONVERSATIONS["one"])
-    assert caught.value.status == 400
-
-
 def test_a_template_that_does_not_compile_fails_chats_only() -> None:
     """It is the model's fault, told at the first chat with the line; making it raises nothing."""
     template = ChatTemplate("a\n{% if %}", {})
@@ -188,8 +181,43 @@ def test_an_operators_template_wins_over_the_models() -> None:
     assert load_template(tokenizer_of("theirs"), default).render(messages) == "theirs"
     chatml = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
     assert load_template(tokenizer_of(None), default).render([{"role": "user", "content": "hi"}]) == chatml
-    with pytest.raises(RequestError, match="no chat template"):
-        load_template(tokenizer_of(None)).render(messages)
+    assert load_template(tokenizer_of(None)).is_transcript
+    assert not load_template(tokenizer_of(None), default).is_transcript
+
+
+TURNS = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Which?"},
+    {"role": "assistant", "content": "That one."},
+    {"role": "user", "content": " Why? \n"},
+]
+
+
+@pytest.mark.parametrize(
+    "role_mapping",
+    [
+        None,
+        {"user": "U> ", "assistant": "A> ", "stop": "|"},
+        {"system": "S", "user": "U", "assistant": "A", "stop": "\n\n", "bos": "B"},
+        {"user": "only "},
+    ],
+)
+def test_a_model_without_a_template_is_told_a_transcript(role_mapping: dict[str, str] | None) -> None:
+    """mlx_lm.server's own words, and those of a request in their place."""
+    oracle = pytest.importorskip("mlx_lm.server")
+    kwargs = {} if role_mapping is None else {"role_mapping": role_mapping}
+    for count in range(1, len(TURNS) + 1):
+        rendered = load_template(tokenizer_of(None)).render(TURNS[:count], **kwargs)
+        assert rendered == oracle.convert_chat(TURNS[:count], role_mapping)
+
+
+def test_a_transcript_may_be_continued() -> None:
+    """Or left without a new turn."""
+    template = load_template(tokenizer_of(None))
+    turns = [*TURNS[:1], {"role": "user", "content": "Count."}, {"role": "assistant", "content": "One, "}]
+    opened = template.render(turns, add_generation_prompt=False, continue_final_message=True)
+    assert opened == "ASSISTANT's RULE: Be brief.\nUSER: Count.\nASSISTANT: One, "
+    assert template.render(turns[:2], add_generation_prompt=False) == "ASSISTANT's RULE: Be brief.\nUSER: Count.\n"
 
 
 def test_a_requests_variables_win_over_the_operators() -> None:

@@ -1,0 +1,66 @@
+"""A model's text side, loaded from a folder: chats with a model that has no chat template of its own."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from frontend.model_text import ModelText, load_model_text
+from protocol.messages import BosRule
+from tests.fakes.serving import serving
+from tests.fakes.tokenizer_folder import build_tokenizer_folder
+
+HI = [{"role": "user", "content": "hi fox"}]
+BOS = BosRule(id=0, add=True)
+TRANSCRIPT = "USER: hi fox\nASSISTANT:"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A tokenizer that begins texts with a token, and no template."""
+    folder = build_tokenizer_folder(tmp_path / "model")
+    config = {"eos_token": "<|im_end|>", "bos_token": "<|endoftext|>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def loaded(folder: Path, bos: BosRule = BOS) -> ModelText:
+    return load_model_text(folder, bos)
+
+
+def test_a_transcript_begins_as_any_text(folder: Path) -> None:
+    """A template writes the token that begins a text itself; a transcript has none in it, and gets it."""
+    text = loaded(folder)
+    assert text.encode_chat(TRANSCRIPT) == text.tokenizer.encode_text(TRANSCRIPT)
+    assert text.encode_chat(TRANSCRIPT)[0] == 0
+    (folder / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    assert loaded(folder).encode_chat(TRANSCRIPT) == text.tokenizer.encode_rendered(TRANSCRIPT)
+
+
+async def test_a_model_without_a_template_chats(runtime_dir: Path, folder: Path) -> None:
+    """As with mlx_lm.server: its words, or the request's, and nothing is named as ignored."""
+    asked = {"messages": HI, "max_tokens": 1}
+    mapping = {"user": "You: ", "assistant": "Me: ", "stop": " / "}
+    async with serving(runtime_dir, model=str(folder)) as served:
+        for body, expected in (
+            (asked, TRANSCRIPT),
+            ({**asked, "role_mapping": mapping}, "You: hi fox / Me:"),
+            ({**asked, "role_mapping": {}}, TRANSCRIPT),
+        ):
+            async with await served.post("/v1/chat/completions", body) as response:
+                assert (response.status, response.headers.get("x-convoy-ignored")) == (200, None)
+            assert served.engine.decoded(served.engine.submits()[-1]) == expected
+        _, reply = await served.answer("/tokenize", {"messages": HI})
+        assert reply["tokens"] == loaded(folder, BosRule()).encode_chat(TRANSCRIPT)
+        await served.answer("/v1/messages", asked)
+        assert served.engine.decoded(served.engine.submits()[-1]) == TRANSCRIPT
+
+
+async def test_a_model_with_a_template_ignores_the_mapping_aloud(runtime_dir: Path) -> None:
+    """mlx_lm.server says nothing of it."""
+    body = {"messages": HI, "max_tokens": 1, "role_mapping": {"user": "U: ", "bot": "B: "}}
+    async with serving(runtime_dir) as served:
+        for path in ("/v1/chat/completions", "/tokenize", "/apply-template"):
+            async with await served.post(path, body) as response:
+                assert response.headers["x-convoy-ignored"] == "role_mapping.bot, role_mapping"
+        assert served.engine.decoded(served.engine.submits()[0]).startswith("<|im_start|>user\nhi fox")

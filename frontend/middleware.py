@@ -17,6 +17,7 @@ from frontend.dialects.anthropic_errors import ANTHROPIC_ENVELOPE
 from frontend.errors import OPENAI_ENVELOPE, AnyErrorCode, Envelope, HttpErrorCode, RequestError
 from frontend.metrics import HttpKey, Metrics
 from frontend.request_log import RECORD, STATUS_CLIENT_GONE, RequestRecord, log_done, request_id
+from frontend.route_hints import route_hint
 from frontend.sse import ClientGoneError, frame
 from protocol.errors import ErrorCode
 
@@ -78,7 +79,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
     except RequestError as error:
         return await _told(request, error)
     except web.HTTPException as error:
-        return _as_envelope(request, error)
+        return await _as_envelope(request, error)
     except (ClientGoneError, asyncio.CancelledError):
         raise
     except Exception:  # the HTTP middleware is one of the three places that may
@@ -109,14 +110,14 @@ def _last_words(request: web.Request, error: RequestError) -> list[bytes]:
     return [frame(envelope.body(error, record.id), envelope.event)]
 
 
-def _as_envelope(request: web.Request, error: web.HTTPException) -> web.StreamResponse:
+async def _as_envelope(request: web.Request, error: web.HTTPException) -> web.StreamResponse:
     if error.status < 400:
         raise error
     code = _CODES.get(error.status, ErrorCode.INVALID_REQUEST)
     headers = {name: value for name, value in error.headers.items() if name.lower() == "allow"}
     match error:
         case web.HTTPNotFound():
-            message = f"unknown route: {request.method} {request.path}"
+            message = f"unknown route: {request.method} {request.path}; {await route_hint(request)}"
         case web.HTTPMethodNotAllowed():
             message = f"{request.method} is not allowed on {request.path}; use {headers.get('Allow', 'another')}"
         case web.HTTPRequestEntityTooLarge():

@@ -23,6 +23,7 @@ from protocol.messages import (
     FetchTokenizer,
     Goodbye,
     Hello,
+    Leave,
     Ping,
     Rejected,
     Submit,
@@ -54,7 +55,7 @@ class CancelHeard:
 
 @dataclass(frozen=True, slots=True)
 class ClientLost:
-    """A client is gone, full or silent: all of its rows must end. is_reachable: it may still be told so."""
+    """A client has left, is gone, full or silent: all of its rows must end. is_reachable: it may still be told so."""
 
     client: bytes
     is_reachable: bool
@@ -195,6 +196,10 @@ class Mailbox:
                 self._send_tokenizer(client, message)
             case Control():
                 return ControlHeard(client, message)
+            case Leave():
+                del self.clients[client]
+                log.debug("client.left", extra={"client": client.hex()})
+                return ClientLost(client, is_reachable=False)
             case Ping() | Hello():
                 pass
             case _:

@@ -44,11 +44,11 @@ class Channel:
         # A send may have consumed the descriptor's one signal for frames that came meanwhile.
         self._plan_turn()
 
-    def close(self) -> None:
-        """Drops what is queued. No frame reaches the reader after this."""
+    def close(self, linger_ms: int = 0) -> None:
+        """No frame reaches the reader after this. What is queued is dropped, or sent in the background for so long."""
         if not self._socket.closed:
             self._loop.remove_reader(self._descriptor)
-            self._socket.close(linger=0)
+            self._socket.close(linger=linger_ms)
 
     def _plan_turn(self) -> None:
         if not self._is_turn_planned:

@@ -189,7 +189,7 @@ class EngineClient:
             self._note_trouble(str(error) or "the engine does not answer")
             end = RowFailure(code=ErrorCode.NOT_READY, message=self._trouble, retry_after_s=RETRY_AFTER_S)
         finally:
-            session.lose(end)
+            session.leave(end)
             self._leave(session)
 
     def _leave(self, session: EngineSession) -> None:
@@ -231,7 +231,7 @@ class EngineClient:
             # After a sleep of this process, heartbeats lie unread: judged once they are heard.
             was_asleep = time.monotonic() - began_s > 2 * PING_INTERVAL_S
             if (self.silent_s or 0.0) > LOST_S and not was_asleep:
-                self._session.lose(
+                self._session.leave(
                     RowFailure(
                         code=ErrorCode.NOT_READY,
                         message=f"the engine has been silent for {LOST_S:.0f} s",

@@ -32,6 +32,7 @@ from protocol.messages import (
     FetchTokenizer,
     Goodbye,
     Hello,
+    Leave,
     Ping,
     Rejected,
     Step,
@@ -45,6 +46,8 @@ log = logging.getLogger(__name__)
 RETRY_AFTER_S: Final = 2.0
 # Handlers woken per turn of the event loop: a probe waits for the writes of these, not for those of 64 rows.
 _HANDLERS_PER_TURN: Final = 8
+# The kernel takes a local message at once; an engine that is gone takes none.
+_LAST_WORD_MS: Final = 200
 
 
 class SessionLostError(Exception):
@@ -114,6 +117,13 @@ class EngineSession:
         """Keeps the lease."""
         self._send(Ping(epoch=self.epoch))
 
+    def leave(self, failure: RowFailure) -> None:
+        """Ends the session as lose() does, and tells the engine: it need not wait for the lease to end."""
+        self._send(Leave(epoch=self.epoch))
+        if not self.is_lost:
+            self._channel.close(_LAST_WORD_MS)
+        self.lose(failure)
+
     async def until_lost(self) -> None:
         """Waits for the end of the session; an engine lives as long as it lives, so there is no timeout."""
         await self._lost.wait()
@@ -168,7 +178,7 @@ class EngineSession:
         except ProtocolError as error:
             # It may have held a row's end: its rows would wait for ever.
             log.warning("session.malformed_frame", extra={"reason": error.message, "frame_bytes": len(frame)})
-            self.lose(RowFailure(code=ErrorCode.INTERNAL, message=f"the engine is not understood: {error.message}"))
+            self.leave(RowFailure(code=ErrorCode.INTERNAL, message=f"the engine is not understood: {error.message}"))
             return
         if message.epoch != self.epoch:
             log.warning("session.stale_message", extra={"epoch": message.epoch, "expected": self.epoch})

@@ -12,7 +12,7 @@ from msgspec import Meta
 from protocol.errors import ErrorCode
 from protocol.sampling import Sampling, TokenId
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 # A draft model guesses at most this many tokens in a step.
 MAX_DRAFT_TOKENS = 32
 
@@ -249,6 +249,10 @@ class Ping(ToEngine, frozen=True, kw_only=True, tag="ping"):
     """Keeps the client's lease; sent every second."""
 
 
+class Leave(ToEngine, frozen=True, kw_only=True, tag="leave"):
+    """Ends the client's lease, and with it all of its rows; the last message from its socket. Has no answer."""
+
+
 class FetchTokenizer(ToEngine, frozen=True, kw_only=True, tag="fetch_tokenizer"):
     """Asks for one piece of a tokenizer file from offset_bytes on."""
 
@@ -315,5 +319,5 @@ class Goodbye(FromEngine, frozen=True, kw_only=True, tag="goodbye"):
     message: str = ""
 
 
-AnyToEngine = Hello | Submit | Cancel | Ping | FetchTokenizer | Control
+AnyToEngine = Hello | Submit | Cancel | Ping | Leave | FetchTokenizer | Control
 AnyFromEngine = Welcome | TokenizerChunk | Step | Rejected | ControlDone | Goodbye

@@ -23,11 +23,13 @@ from protocol.messages import (
     ControlDone,
     Goodbye,
     Hello,
+    Leave,
 )
 from protocol.status import EngineStatus
 
 # An adapter is read between two steps; a large one from a slow disk takes a while.
 ANSWER_LIMIT_S: Final = 120.0
+_LAST_WORD_MS: Final = 500
 
 
 def engine_in(folder: RuntimeFolder) -> EngineStatus:
@@ -57,7 +59,12 @@ def command(folder: RuntimeFolder, name: ControlCommand, argument: str, limit_s:
         with connect_requests(context.socket(zmq.DEALER), folder, identity) as socket:
             socket.send(encode(hello))
             socket.send(encode(control))
-            done = _answer(socket, control.id, limit_s)
+            # Its last word must be sent, and is not waited for where nobody takes it.
+            socket.setsockopt(zmq.LINGER, _LAST_WORD_MS)
+            try:
+                done = _answer(socket, control.id, limit_s)
+            finally:
+                socket.send(encode(Leave(epoch=status.epoch)), zmq.NOBLOCK)
     if done.error is not None:
         raise CommandError(done.error)
 

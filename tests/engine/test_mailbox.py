@@ -28,6 +28,7 @@ from protocol.messages import (
     FetchTokenizer,
     Goodbye,
     Hello,
+    Leave,
     Ping,
     Rejected,
     RowDelta,
@@ -246,6 +247,31 @@ def test_silence_ends_the_lease(wire: _Wire) -> None:
     assert list(wire.mailbox.clients) == [b"alive"]
     wire.mailbox.end_lease(b"silent")
     assert isinstance(answer(silent), Goodbye)
+
+
+def test_who_leaves_is_gone_at_once(wire: _Wire) -> None:
+    """Its rows end, no lease runs out, and what follows is answered as from a stranger."""
+    socket = wire.greeted()
+    wire.send(socket, submit())
+    wire.send(socket, Leave(epoch=EPOCH))
+    heard: list[Any] = []
+    while len(heard) < 2:
+        heard += wire.hear()
+    assert [type(event) for event in heard] == [SubmitHeard, ClientLost]
+    assert heard[1] == ClientLost(b"one", is_reachable=False)
+    assert wire.mailbox.clients == {}
+    assert wire.mailbox.hear(time.monotonic() + 60.0, 0) == []
+    wire.send(socket, Ping(epoch=EPOCH))
+    assert wire.hear() == []
+    assert isinstance(answer(socket), Goodbye)
+
+
+def test_a_stranger_may_leave(wire: _Wire) -> None:
+    """It is told that it has no lease, and nothing else happens."""
+    socket = wire.client()
+    wire.send(socket, Leave(epoch=EPOCH))
+    assert wire.hear() == []
+    assert isinstance(answer(socket), Goodbye)
 
 
 def test_a_gone_client_is_noticed_at_the_next_send(wire: _Wire) -> None:

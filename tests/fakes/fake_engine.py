@@ -34,6 +34,7 @@ from protocol.messages import (
     GenerationDefaults,
     Goodbye,
     Hello,
+    Leave,
     Limits,
     ModelFacts,
     Ping,
@@ -226,6 +227,8 @@ class FakeEngine:
                 self._tell(client, self._chunk(message))
             case Control():
                 self._tell(client, ControlDone(epoch=self.epoch, id=message.id, error="not supported"))
+            case Leave():
+                self._forget(client)
             case Ping():
                 pass
             case _:

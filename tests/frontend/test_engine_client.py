@@ -14,7 +14,19 @@ from frontend.stream import RowFailure, RowMailbox
 from protocol.codec import pack_ids
 from protocol.endpoint import open_runtime_folder
 from protocol.errors import ErrorCode
-from protocol.messages import ClientInfo, FetchTokenizer, Finish, Hello, ModelFacts, Ping, Submit, SubmitId, TokenPrompt
+from protocol.messages import (
+    PROTOCOL_VERSION,
+    ClientInfo,
+    FetchTokenizer,
+    Finish,
+    Hello,
+    Leave,
+    ModelFacts,
+    Ping,
+    Submit,
+    SubmitId,
+    TokenPrompt,
+)
 from tests.fakes.deadline import until
 from tests.fakes.fake_engine import FakeEngine, FakeSettings
 
@@ -193,12 +205,37 @@ async def test_rows_of_a_silent_engine_are_given_up(runtime_dir: Path, monkeypat
     engine.stop()
 
 
+async def test_who_stops_says_so(runtime_dir: Path) -> None:
+    """The engine ends its rows at once, and no lease runs out."""
+    engine = FakeEngine(settings(runtime_dir)).start()
+    async with following(runtime_dir) as client:
+        ready = await client.wait_ready(5)
+        ready.session.submit(RowMailbox(make_submit(engine, "one", "!silent"), asyncio.Event()))
+        await until(lambda: len(engine.submits()) == 1, "the Submit arrives")
+    await until(lambda: isinstance(engine.heard[-1], Leave), "the client says that it leaves")
+    await until(lambda: not engine.clients and not engine.rows.live(), "its rows end")
+    engine.stop()
+
+
+async def test_an_engine_that_is_not_understood_is_left(runtime_dir: Path) -> None:
+    """Its rows need not run on for nobody; the client comes back with a fresh session."""
+    engine = FakeEngine(settings(runtime_dir)).start()
+    async with following(runtime_dir) as client:
+        ready = await client.wait_ready(5)
+        ready.session._hear(b"\xc1")
+        assert ready.session.is_lost
+        await until(lambda: any(isinstance(message, Leave) for message in engine.heard), "the client leaves")
+        again = await client.wait_ready(5)
+        assert again.session is not ready.session
+    engine.stop()
+
+
 async def test_other_protocol_version_is_said(runtime_dir: Path) -> None:
     """An engine of another protocol version is never greeted, and the state names both versions."""
     engine = FakeEngine(settings(runtime_dir), protocol_version=99).start()
     async with following(runtime_dir) as client:
         await until(lambda: client.state.phase == "incompatible", "the version is compared")
-        assert "protocol 99, this frontend 1" in client.state.detail
+        assert f"protocol 99, this frontend {PROTOCOL_VERSION}" in client.state.detail
         assert engine.heard == []
     engine.stop()
 

@@ -95,6 +95,8 @@ TO_ENGINE: Final[dict[str, m.AnyToEngine]] = {
     "submit_least": m.Submit(epoch="e1", id="a", group="a", model="m", prompt=m.TokenPrompt(ids=b"")),
     "cancel_full": m.Cancel(epoch="e1", attempt=2, id="chatcmpl-1:1", reason="gone", keep_tokens=12),
     "cancel_least": m.Cancel(epoch="e1", id="a", reason="stop"),
+    "leave_full": m.Leave(epoch="e1", attempt=1),
+    "leave_least": m.Leave(epoch="e1"),
     "ping_full": m.Ping(epoch="e1", attempt=1),
     "ping_least": m.Ping(epoch="e1"),
     "fetch_tokenizer_full": m.FetchTokenizer(epoch="e1", attempt=1, name="tokenizer.json", offset_bytes=1_048_576),

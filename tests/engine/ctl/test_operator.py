@@ -12,12 +12,13 @@ from bench.random_model import TINY_LLAMA, build_random_model
 from engine.ctl.failure import EXIT_NOT_RUNNING, CommandError
 from engine.ctl.operator import command, engine_in
 from protocol.endpoint import RuntimeFolder
-from protocol.messages import Control
+from protocol.messages import Control, Leave
 from tests.fakes.adapters import build_adapter
+from tests.fakes.deadline import until
 from tests.fakes.fake_engine import FakeEngine, FakeSettings
 
 
-def test_the_engines_no_is_the_commands(runtime_dir: Path) -> None:
+async def test_the_engines_no_is_the_commands(runtime_dir: Path) -> None:
     """What the engine answers is the one line that the user sees; it heard the command as it was given."""
     engine = FakeEngine(FakeSettings(runtime_dir=str(runtime_dir))).start()
     try:
@@ -25,6 +26,9 @@ def test_the_engines_no_is_the_commands(runtime_dir: Path) -> None:
             command(RuntimeFolder(runtime_dir), "mount_adapter", "a=/b")
         (control,) = [message for message in engine.heard if isinstance(message, Control)]
         assert (control.command, control.argument) == ("mount_adapter", "a=/b")
+        # The engine waits for no lease of a client that is long gone.
+        await until(lambda: isinstance(engine.heard[-1], Leave), "the client says that it leaves")
+        assert engine.clients == {}
     finally:
         engine.stop()
 

@@ -21,8 +21,9 @@ _MOST_LISTED: Final = 1_000
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One model. max_model_len: context length in tokens, under vLLM's name; from `type` on, Anthropic's fields.
+    """One model. context_length, max_model_len: in tokens, under OpenRouter's and vLLM's name.
 
+    parent: of an adapter, the model that it is mounted on, as vLLM has it. From `type` on, Anthropic's fields.
     tool_parser, reasoning_parser: Convoy's own, the formats that replies are read in; None for none, or not yet known.
     """
 
@@ -30,6 +31,8 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "convoy"
+    parent: str | None
+    context_length: int
     max_model_len: int
     tool_parser: str | None
     reasoning_parser: str | None
@@ -98,14 +101,18 @@ async def _facts(parts: FrontendParts) -> ModelFacts:
 
 def _entry(name: str, facts: ModelFacts, parts: FrontendParts) -> ModelEntry:
     formats = NO_FORMATS if parts.client.ready is None else parts.client.ready.text.formats
+    created = facts.created or parts.created
+    is_adapter = name in parts.client.adapters and name not in (facts.id, *facts.aliases)
     return ModelEntry(
         id=name,
-        created=parts.created,
+        created=created,
+        parent=facts.id if is_adapter else None,
+        context_length=facts.context_length,
         max_model_len=facts.context_length,
         tool_parser=formats.tools and formats.tools.name,
         reasoning_parser=formats.reasoning and formats.reasoning.name,
         display_name=name,
-        created_at=datetime.fromtimestamp(parts.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created_at=datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         max_input_tokens=facts.context_length,
         max_tokens=facts.context_length,
     )

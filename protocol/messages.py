@@ -163,7 +163,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What only the engine knows of its model. sampling: the names of the Sampling fields it honours.
 
-    draft_model: id of the one that guesses for it, None without.
+    draft_model: id of the one that guesses for it, None without. created: Unix seconds since when the model's files
+    are there; 0 where that is not known.
     """
 
     id: str
@@ -180,6 +181,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     sampling: tuple[str, ...] = ()
     draft_model: str | None = None
+    created: Count = 0
 
 
 class TokenizerFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -76,7 +76,14 @@ def model_facts(
         device=loaded.device,
         sampling=honoured,
         draft_model=settings.draft_model_id or settings.draft_model,
+        created=_created(loaded.path),
     )
+
+
+def _created(folder: Path) -> int:
+    """Since when the model is here: the same over restarts, and for all frontends."""
+    config = folder / "config.json"
+    return max(0, int(config.stat().st_mtime)) if config.is_file() else 0
 
 
 def model_name(settings: Settings, folder: Path) -> str:

@@ -59,6 +59,8 @@ from tests.fakes.tokenizer_folder import EOS_TOKEN, build_tokenizer_folder
 # A grammar with this word in it is refused as one that does not compile; all others are taken and not followed.
 UNCOMPILABLE = "uncompilable"
 
+# When its model was made.
+CREATED = 1_735_689_600
 FILE_NAMES = ("tokenizer.json", "tokenizer_config.json")
 
 
@@ -267,6 +269,7 @@ class FakeEngine:
             dtype="float32",
             device="none",
             sampling=Sampling.__struct_fields__,
+            created=CREATED,
         )
 
     def _chunk(self, fetch: FetchTokenizer) -> AnyFromEngine:

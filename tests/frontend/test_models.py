@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.deadline import until
+from tests.fakes.fake_engine import CREATED
 from tests.fakes.serving import Served, serving
 
 
@@ -22,7 +24,25 @@ async def test_models(served: Served) -> None:
         assert (status, listed["object"]) == (200, "list")
         assert [entry["id"] for entry in listed["data"]] == ["fake", "org/mine", "third"]
         assert {entry["max_model_len"] for entry in listed["data"]} == {2_048}
+        assert {entry["context_length"] for entry in listed["data"]} == {2_048}
+        assert {(entry["object"], entry["owned_by"], entry["parent"]) for entry in listed["data"]} == {
+            ("model", "convoy", None)
+        }
     assert (await served.get("/v1/models/org/mine"))[1] == listed["data"][1]
+
+
+async def test_a_model_is_as_old_as_its_files(served: Served) -> None:
+    """The same at every frontend and after every restart: clients sort and cache by it."""
+    _, listed = await served.get("/v1/models")
+    assert {(entry["created"], entry["created_at"]) for entry in listed["data"]} == {(CREATED, "2025-01-01T00:00:00Z")}
+
+
+async def test_an_adapter_names_its_model(runtime_dir: Path) -> None:
+    """As vLLM's, under `parent`."""
+    async with serving(runtime_dir, model_id="fake", adapters=("sql",)) as one:
+        await until(lambda: one.parts.client.adapters == ("sql",), "the adapter is told")
+        _, listed = await one.get("/v1/models")
+        assert [(entry["id"], entry["parent"]) for entry in listed["data"]] == [("fake", None), ("sql", "fake")]
 
 
 async def test_anthropics_fields(served: Served) -> None:

@@ -45,6 +45,7 @@ _FACTS: Final = m.ModelFacts(
     device="cpu",
     sampling=("temperature", "logit_bias"),
     draft_model="tiny",
+    created=1_735_689_600,
 )
 _LEAST_FACTS: Final = m.ModelFacts(
     id="m",

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,14 @@ def test_what_was_learned_elsewhere_is_passed_on(tmp_path: Path) -> None:
     """Device, dtype, batching and the sampler's fields."""
     facts = facts_of(write_model(tmp_path / "m", CONFIG))
     assert (facts.device, facts.dtype, facts.batching, facts.sampling) == ("cpu", "float32", BATCH, ("temperature",))
+
+
+def test_a_model_is_as_old_as_its_files(tmp_path: Path) -> None:
+    """The same after every restart."""
+    folder = write_model(tmp_path / "m", CONFIG)
+    os.utime(folder / "config.json", (1_735_689_600, 1_735_689_600.75))
+    assert facts_of(folder).created == 1_735_689_600
+    assert facts_of(folder).created == 1_735_689_600
 
 
 # --- context and vocabulary -------------------------------------------------------------------

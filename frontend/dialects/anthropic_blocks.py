@@ -237,7 +237,12 @@ def refuse_attachments(content: object, where: str) -> None:
     for index, item in enumerate(as_list(content, where)):
         block, place = as_object(item, where), f"{where}.{index}"
         if block["type"] == "image":
-            raise _unread_block("image", place)
+            raise RequestError(
+                ErrorCode.UNSUPPORTED,
+                f'`{place}` is a block of the type "image", which is not supported: this model reads text only; '
+                "leave it out",
+                place,
+            )
         if block["type"] == "document":
             source = as_object(block["source"], place)
             if source["type"] not in _READ_SOURCES:

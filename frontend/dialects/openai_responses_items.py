@@ -132,7 +132,9 @@ class Transcript:
     def add(self, item: Item, where: str) -> None:
         """One item. Raises RequestError for a type that cannot be read, and for a malformed one."""
         kind = item_type(item)
-        reader = _READERS.get(kind) if isinstance(kind, str) else None
+        if not isinstance(kind, str):
+            raise wrong(f"{where}.type", kind, "the type of an item")
+        reader = _READERS.get(kind)
         if reader is None:
             raise RequestError(
                 ErrorCode.UNSUPPORTED,
@@ -162,7 +164,7 @@ class Transcript:
         """What the model thought before what follows."""
         self.ignored |= check_nested(item, REASONING_ITEM_FIELDS, where)
         content = self._parts(item.get("content"), f"{where}.content")
-        sealed = read_text(item, "encrypted_content")
+        sealed = read_text(item, "encrypted_content", f"{where}.")
         opened = None if sealed is None else unsealed(sealed)
         if sealed is not None and opened is None:
             self.ignored["input[].encrypted_content"] = None
@@ -215,11 +217,11 @@ class Transcript:
 
     def _part(self, value: object, where: str) -> str:
         part = as_object(value, where)
-        kind = part.get("type")
-        if isinstance(kind, str) and is_attachment(kind):
+        kind = as_text(part.get("type"), f"{where}.type")
+        if is_attachment(kind):
             self.ignored[f"{plain_path(where)}.{kind}"] = None
             return note(kind)
-        field_name = _TEXT_PARTS.get(kind) if isinstance(kind, str) else None
+        field_name = _TEXT_PARTS.get(kind)
         if field_name is None:
             raise RequestError(
                 ErrorCode.UNSUPPORTED,
@@ -239,7 +241,7 @@ class Transcript:
 
     def _call(self, item: Item, where: str, arguments: object) -> None:
         call_id = as_text(item.get("call_id"), f"{where}.call_id")
-        name = joined_name(as_text(item.get("name"), f"{where}.name"), read_text(item, "namespace"))
+        name = joined_name(as_text(item.get("name"), f"{where}.name"), read_text(item, "namespace", f"{where}."))
         self._called[call_id] = name
         if not self.messages or self.messages[-1]["role"] != "assistant":
             self.messages.append({"role": "assistant", "content": ""})
@@ -271,7 +273,7 @@ def item_type(item: Item) -> object:
     kind = item.get("type")
     if kind is not None:
         return kind
-    return "message" if "role" in item else "item_reference" if set(item) <= set(REFERENCE_FIELDS) else None
+    return "message" if "role" in item else "item_reference" if item and set(item) <= set(REFERENCE_FIELDS) else None
 
 
 def input_items(value: object) -> list[dict[str, Any]]:

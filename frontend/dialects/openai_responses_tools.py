@@ -115,7 +115,7 @@ class OfferedTools:
                 origin = ToolOrigin(name=_name(tool, where), namespace=space)
                 parameters = tool.get("parameters")
                 schema = None if parameters is None else as_object(parameters, f"{where}.parameters")
-                is_strict = read_bool(tool, "strict", default=False)
+                is_strict = read_bool(tool, "strict", default=False, within=f"{where}.")
             case "custom":
                 self.ignored |= check_nested(tool, CUSTOM_FIELDS, where)
                 origin = ToolOrigin(kind="custom", name=_name(tool, where), namespace=space)
@@ -129,7 +129,7 @@ class OfferedTools:
         if name in self.origins:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"`{where}`: there is a tool {shown(name)} already", where)
         self.origins[name] = origin
-        description = read_text(tool, "description")
+        description = read_text(tool, "description", f"{where}.")
         self.tools.append(Tool(name=name, description=description, parameters=schema, is_strict=is_strict))
 
     def _custom_schema(self, value: object, where: str) -> Mapping[str, object]:
@@ -181,7 +181,7 @@ class OfferedTools:
         return [tool for tool in self.tools if tool.name in names]
 
     def _known(self, chosen: Mapping[str, object], where: str) -> str:
-        name = joined_name(_name(chosen, where), read_text(chosen, "namespace"))
+        name = joined_name(_name(chosen, where), read_text(chosen, "namespace", f"{where}."))
         if name not in self.origins:
             raise _bad_choice(f"`{where}` names {shown(name)}, and no tool has that name")
         return name
@@ -195,6 +195,12 @@ def joined_name(name: str, namespace: str | None) -> str:
 
 
 def _name(tool: Mapping[str, object], where: str) -> str:
+    if "name" not in tool and "function" in tool:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"`{where}.name` is missing: a function's fields stand beside its type, not in `function` as in chats",
+            f"{where}.name",
+        )
     name = as_text(tool.get("name"), f"{where}.name")
     if not name:
         raise wrong(f"{where}.name", name, "a name")

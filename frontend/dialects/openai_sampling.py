@@ -61,9 +61,9 @@ def read_token_ids(body: Mapping[str, object], name: str, most: int) -> tuple[in
 def token_ids(values: list[object], name: str) -> tuple[int, ...]:
     """Token ids. Raises RequestError for anything that is not an integer from 0 to 2**32 - 1."""
     ids: list[int] = []
-    for value in values:
+    for index, value in enumerate(values):
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**32:
-            raise wrong(name, value, "an array of token ids")
+            raise wrong(f"{name}[{index}]", value, "a token id")
         ids.append(value)
     return tuple(ids)
 
@@ -126,12 +126,14 @@ def _bad_words(value: object) -> tuple[str, ...]:
     items = as_list(value, "bad_words", "an array of strings")
     if len(items) > MAX_BAD_WORDS:
         raise _too_many("bad_words", len(items), "words", MAX_BAD_WORDS)
-    words = tuple(dict.fromkeys(as_text(item, f"bad_words[{index}]") for index, item in enumerate(items)))
-    for word in words:
-        if not word.strip() or len(word) > MAX_BAD_WORD_LENGTH:
-            expected = f"an array of strings of 1 to {MAX_BAD_WORD_LENGTH} characters, not blank"
-            raise wrong("bad_words", word, expected)
-    return words
+    return tuple(dict.fromkeys(_bad_word(item, f"bad_words[{index}]") for index, item in enumerate(items)))
+
+
+def _bad_word(value: object, where: str) -> str:
+    word = as_text(value, where)
+    if not word.strip() or len(word) > MAX_BAD_WORD_LENGTH:
+        raise wrong(where, word, f"a string of 1 to {MAX_BAD_WORD_LENGTH} characters that is not blank")
+    return word
 
 
 def _too_many(name: str, count: int, what: str, most: int) -> RequestError:

@@ -135,6 +135,12 @@ def _tool(value: object, where: str, ignored: dict[str, None]) -> Tool:
             f"`{where}.type` is {shown(kind)}: this server runs no tools of its own, send functions",
             f"{where}.type",
         )
+    if "function" not in item and "name" in item:
+        raise _invalid(
+            f"`{where}.function` is missing: in a chat a function's name and parameters stand in it, "
+            "not beside its type as in the Responses API",
+            f"{where}.function",
+        )
     function = as_object(item.get("function"), f"{where}.function")
     # Named without the index: a list of tools repeats them.
     ignored |= dict.fromkeys(check_fields(item, TOOL_ITEM_FIELDS, "tools[]."))

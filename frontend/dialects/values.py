@@ -40,7 +40,11 @@ def shown(value: object) -> str:
 
 
 def wrong(name: str, value: object, expected: str) -> RequestError:
-    """The error for a value of the wrong type or range."""
+    """The error for a value of the wrong type or range; null is none at all."""
+    if value is None:
+        return RequestError(
+            ErrorCode.INVALID_REQUEST, f"`{name}` is missing or null: it must be {expected}", param=name
+        )
     return RequestError(ErrorCode.INVALID_REQUEST, f"`{name}` must be {expected}, not {shown(value)}", param=name)
 
 
@@ -85,20 +89,20 @@ def is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def read_bool(body: Mapping[str, object], name: str, default: bool) -> bool:
-    """True or false. Raises RequestError."""
+def read_bool(body: Mapping[str, object], name: str, default: bool, within: str = "") -> bool:
+    """True or false. within: where a client finds the object, e.g. `tools[0].`. Raises RequestError."""
     value = body.get(name)
     if value is None:
         return default
     if not isinstance(value, bool):
-        raise wrong(name, value, "true or false")
+        raise wrong(within + name, value, "true or false")
     return value
 
 
-def read_text(body: Mapping[str, object], name: str) -> str | None:
-    """A string or None. Raises RequestError."""
+def read_text(body: Mapping[str, object], name: str, within: str = "") -> str | None:
+    """A string or None. within: as for read_bool. Raises RequestError."""
     value = body.get(name)
-    return None if value is None else as_text(value, name)
+    return None if value is None else as_text(value, within + name)
 
 
 def read_integer(body: Mapping[str, object], name: str, bounds: Bounds) -> int | None:

@@ -89,7 +89,7 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
 BAD_BODIES: list[tuple[bytes | dict[str, Any], int, str, str]] = [
     (b"{", 400, "invalid_request_error", "the request body is not valid JSON"),
     (b"[]", 400, "invalid_request_error", "the request body must be a JSON object, not []"),
-    ({}, 400, "invalid_request_error", "messages: must be an array of at least one message"),
+    ({}, 400, "invalid_request_error", "messages: is missing or null: it must be an array of at least one message"),
     (ask("x", max_tokens=0), 400, "invalid_request_error", "max_tokens: must be an integer of at least 1, not 0"),
     (ask("x", model="claude-x"), 404, "not_found_error", "model: the model `claude-x` does not exist"),
     (ask("word " * 3_000), 400, "invalid_request_error", "prompt is too long: "),

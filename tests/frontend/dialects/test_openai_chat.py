@@ -109,7 +109,7 @@ def test_any_64_bit_seed_is_taken(seed: int) -> None:
         ("max_tokens", 1.5),
         ("max_tokens", "10"),
         ("max_tokens", True),
-        ("max_completion_tokens", 2**54),
+        ("max_completion_tokens", 0),
         ("temperature", "hot"),
         ("temperature", True),
         ("temperature", -0.1),
@@ -149,8 +149,8 @@ def test_a_wrong_value_is_refused_by_name(field: str, value: object) -> None:
     ("fields", "param"),
     [
         ({"stop": ["a", 1]}, "stop[1]"),
-        ({"stop_token_ids": [1, True]}, "stop_token_ids"),
-        ({"stop_token_ids": [-1]}, "stop_token_ids"),
+        ({"stop_token_ids": [1, True]}, "stop_token_ids[1]"),
+        ({"stop_token_ids": [-1]}, "stop_token_ids[0]"),
         ({"stream_options": {}}, "stream_options"),
         ({"stream": True, "stream_options": []}, "stream_options"),
         ({"stream": True, "stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
@@ -164,13 +164,14 @@ def test_a_wrong_part_is_refused_by_its_place(fields: dict[str, Any], param: str
 
 @pytest.mark.parametrize("content", [None, [], "x", 1, True])
 def test_a_body_must_be_an_object(content: object) -> None:
-    """Any other JSON is refused."""
-    assert refused(content).param == "body"
+    """Any other JSON is refused, and no field is named that the client has not sent."""
+    error = refused(content)
+    assert (error.param, "must be a JSON object" in error.message) == (None, True)
 
 
 def test_the_message_says_given_and_expected() -> None:
     """So a client can be mended without the docs."""
-    assert refused(body(max_tokens="10")).message == ('`max_tokens` must be an integer of at least 1, not "10"')
+    assert refused(body(max_tokens="10")).message == '`max_tokens` must be an integer of at least 1, not "10"'
 
 
 def test_a_long_value_is_shown_short() -> None:
@@ -327,3 +328,16 @@ def test_role_mapping_is_the_templates() -> None:
 def test_role_mapping_is_a_map_of_texts(value: object, param: str) -> None:
     """The error names the role."""
     assert refused(body(role_mapping=value)).param == param
+
+
+def test_what_is_missing_is_not_told_as_a_value() -> None:
+    """A client that sent nothing looks for no null."""
+    error = refused({"messages": [{"role": "user"}]})
+    assert error.message == "`messages[0].content` is missing or null: it must be a string or an array of text parts"
+
+
+def test_a_tool_of_the_other_api_is_told_how_it_looks_here() -> None:
+    """Its fields stand elsewhere, and many mix the two up."""
+    error = refused(body(tools=[{"type": "function", "name": "f", "parameters": {}}]))
+    assert error.param == "tools[0].function"
+    assert "not beside its type as in the Responses API" in error.message

@@ -44,13 +44,13 @@ def test_every_form_of_a_prompt(prompt: object, prompts: tuple[Prompt, ...]) -> 
         ([None], "prompt[0]"),
         ([1.5], "prompt[0]"),
         (["a", 1], "prompt[1]"),
-        ([1, "a"], "prompt"),
-        ([1, True], "prompt"),
-        ([-1], "prompt"),
-        ([2**32], "prompt"),
+        ([1, "a"], "prompt[1]"),
+        ([1, True], "prompt[1]"),
+        ([-1], "prompt[0]"),
+        ([2**32], "prompt[0]"),
         ([[1], "a"], "prompt[1]"),
         ([[1], []], "prompt[1]"),
-        ([[1], [1.0]], "prompt[1]"),
+        ([[1], [1.0]], "prompt[1][0]"),
         (["x"] * (MAX_PROMPTS + 1), "prompt"),
     ],
 )
@@ -104,7 +104,7 @@ def test_best_of_is_how_many_rows_run(fields: dict[str, Any], best_of: int | Non
     ("fields", "said"),
     [
         ({"n": 2, "best_of": 1}, "at least `n`, which is 2"),
-        ({"best_of": 0}, "an integer from 1"),
+        ({"best_of": 0}, "an integer of at least 1"),
         ({"best_of": 2, "stream": True}, "cannot be streamed"),
     ],
 )

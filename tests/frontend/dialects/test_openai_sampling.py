@@ -137,13 +137,8 @@ def test_off_is_said_in_every_dialects_word(field: str, value: object, attribute
         ("logit_bias", {"5": "1"}),
         ("logit_bias", {str(id_): 1 for id_ in range(MAX_BIASES + 1)}),
         ("bad_words", "one"),
-        ("bad_words", [""]),
-        ("bad_words", [" "]),
-        ("bad_words", ["x" * 1_001]),
         ("bad_words", ["x"] * (MAX_BAD_WORDS + 1)),
         ("allowed_token_ids", 5),
-        ("allowed_token_ids", [1, -1]),
-        ("allowed_token_ids", [True]),
         ("n", 0),
         ("n", -1),
         ("n", 1.0),
@@ -156,6 +151,26 @@ def test_out_of_range_is_refused_by_name(parse: Parse, field: str, value: object
     assert (caught.value.code, caught.value.param) == (ErrorCode.INVALID_REQUEST, field)
     assert f"`{field}`" in caught.value.message
     assert len(caught.value.message) < 250
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("field", "values", "place"),
+    [
+        ("bad_words", ["x", ""], "bad_words[1]"),
+        ("bad_words", [" "], "bad_words[0]"),
+        ("bad_words", ["x" * 1_001], "bad_words[0]"),
+        ("bad_words", [1], "bad_words[0]"),
+        ("allowed_token_ids", [1, -1], "allowed_token_ids[1]"),
+        ("allowed_token_ids", [True], "allowed_token_ids[0]"),
+    ],
+)
+def test_an_item_is_refused_by_its_place(parse: Parse, field: str, values: list[object], place: str) -> None:
+    """What is shown as wrong is what stands there."""
+    with pytest.raises(RequestError) as caught:
+        parse({field: values})
+    assert (caught.value.code, caught.value.param) == (ErrorCode.INVALID_REQUEST, place)
+    assert caught.value.message.startswith(f"`{place}` must be a ")
 
 
 def test_the_message_names_value_and_limit() -> None:
@@ -195,16 +210,16 @@ NUMBERS = {
     "frequency_penalty": (-3, 3),
     "frequency_context_size": (-1, 2**60),
     "seed": (-(2**63) - 1, 2**63),
-    "n": (0, 2**60),
+    "n": (0,),
     "min_tokens": (-1, 2**60),
-    "max_tokens": (0, 2**60),
-    "max_completion_tokens": (0, 2**60),
+    "max_tokens": (0,),
+    "max_completion_tokens": (0,),
     "timeout": (-1, 10**9),
     "top_logprobs": (-2, 21),
 }
 _RANGE = re.compile(
-    r"must be an? (?P<kind>number|integer)(?: from (?P<least>\S+) to| above (?P<above>\S+) and of at most) "
-    r"(?P<most>[^\s,]+)(?:, or (?P<off>\S+) for off)?, not "
+    r"must be an? (?P<kind>number|integer)(?: of at least (?P<only>[^\s,]+)|(?: from (?P<least>\S+) to| above "
+    r"(?P<above>\S+) and of at most) (?P<most>[^\s,]+)(?:, or (?P<off>\S+) for off)?), not "
 )
 
 
@@ -227,15 +242,16 @@ def test_a_range_in_a_message_is_the_range_that_is_taken(parse: Parse, field: st
         assert said is not None, caught.value.message
         number = int if said["kind"] == "integer" else float
         tiny = 1 if number is int else 1e-9
-        most = number(said["most"])
+        most = 2**80 if said["most"] is None else number(said["most"])
         assert _takes(parse, field, most)
-        assert not _takes(parse, field, most + tiny)
+        assert _takes(parse, field, most + tiny) == (said["most"] is None)
         if said["above"] is not None:
             assert not _takes(parse, field, number(said["above"]))
             assert _takes(parse, field, number(said["above"]) + tiny)
         else:
-            assert _takes(parse, field, number(said["least"]))
-            below = number(said["least"]) - tiny
+            least = number(said["least"] or said["only"])
+            assert _takes(parse, field, least)
+            below = least - tiny
             assert _takes(parse, field, below) == (said["off"] is not None and number(said["off"]) == below)
         if said["off"] is not None:
             assert _takes(parse, field, number(said["off"]))

@@ -31,6 +31,11 @@ def _integer(least: int, most: int = 2**53) -> Schema:
     return {"type": "integer", "minimum": least, "maximum": most}
 
 
+def _at_least(least: int) -> Schema:
+    """Readers know no upper bound; but to JSON Schema 1e308 is an integer, and they do not take it."""
+    return _integer(least, 2**64)
+
+
 def _number(least: float, most: float) -> Schema:
     return {"type": "number", "minimum": least, "maximum": most}
 
@@ -62,14 +67,14 @@ FIELD_SCHEMAS: Final[Mapping[str, Schema]] = {
     "instructions": _TEXT,
     "previous_response_id": _TEXT,
     "store": _BOOL,
-    "max_output_tokens": _integer(0),
+    "max_output_tokens": _at_least(0),
     "text": _OBJECT,
     "reasoning": _OBJECT,
     "include": _TEXTS,
     "stream": _BOOL,
     "stream_options": {"type": "object", "properties": {"include_usage": _BOOL}},
-    "max_tokens": _integer(0),
-    "max_completion_tokens": _integer(0),
+    "max_tokens": _at_least(0),
+    "max_completion_tokens": _at_least(0),
     "temperature": _number(0, 100),
     "top_p": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
     "top_k": _integer(-1),
@@ -84,8 +89,8 @@ FIELD_SCHEMAS: Final[Mapping[str, Schema]] = {
     "skip_special_tokens": _BOOL,
     "timeout": {"type": "number", "exclusiveMinimum": 0, "maximum": 1_000_000},
     "user": _TEXT,
-    "n": _integer(1),
-    "best_of": _integer(1),
+    "n": _at_least(1),
+    "best_of": _at_least(1),
     "echo": _BOOL,
     "logprobs": {"anyOf": [_BOOL, _integer(0, 20)]},
     "top_logprobs": _integer(-1, 20),
@@ -108,6 +113,7 @@ FIELD_SCHEMAS: Final[Mapping[str, Schema]] = {
     "add_generation_prompt": _BOOL,
     "continue_final_message": _BOOL,
     "chat_template_kwargs": _OBJECT,
+    "role_mapping": {"type": "object", "additionalProperties": _TEXT},
     "reasoning_effort": {"enum": [*EFFORTS]},
     "enable_thinking": _BOOL,
     "include_reasoning": _BOOL,
@@ -134,7 +140,7 @@ FIELD_SCHEMAS: Final[Mapping[str, Schema]] = {
     "output_format": _OBJECT,
     "system": _BLOCKS,
     "metadata": {"type": "object", "additionalProperties": _TEXT, "maxProperties": MAX_METADATA},
-    "max_tool_calls": _integer(1),
+    "max_tool_calls": _at_least(1),
     "prompt_cache_key": _TEXT,
     "safety_identifier": _TEXT,
 }

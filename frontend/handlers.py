@@ -103,6 +103,7 @@ async def _generate(request: web.Request, spoken: Spoken, body_bytes: int) -> we
         model=model,
         created=int(time.time()),
         logprobs=generation.logprobs,
+        fingerprint=engine.facts.fingerprint,
     )
     request[RECORD].reply_id = facts.id
     reply = await _live_reply(request, engine, generation, facts.id, body_bytes)

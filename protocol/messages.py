@@ -164,7 +164,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What only the engine knows of its model. sampling: the names of the Sampling fields it honours.
 
     draft_model: id of the one that guesses for it, None without. created: Unix seconds since when the model's files
-    are there; 0 where that is not known.
+    are there; 0 where that is not known. fingerprint: of what computes; with another one a seed may give other tokens.
     """
 
     id: str
@@ -182,6 +182,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     sampling: tuple[str, ...] = ()
     draft_model: str | None = None
     created: Count = 0
+    fingerprint: str = ""
 
 
 class TokenizerFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ import msgspec
 from mlx import nn
 
 from engine.errors import EngineError
+from engine.model.fingerprint import fingerprint
 from engine.model.load import LoadedModel, is_hugging_face_id
 from engine.model.tokenizer_files import CONFIG_NAME, TokenizerFiles
 from engine.model.tokenizer_json import TokenizerJson
@@ -77,6 +78,7 @@ def model_facts(
         sampling=honoured,
         draft_model=settings.draft_model_id or settings.draft_model,
         created=_created(loaded.path),
+        fingerprint=fingerprint(loaded, settings),
     )
 
 

@@ -166,13 +166,17 @@ class Generation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyFacts:
-    """What the frames of one reply repeat. created: Unix seconds. logprobs: as asked. prompt_tokens: of all prompts."""
+    """What the frames of one reply repeat. created: Unix seconds. logprobs: as asked. prompt_tokens: of all prompts.
+
+    fingerprint: of what computes it, empty where that is not told.
+    """
 
     id: str
     model: str
     created: int
     logprobs: AskedLogprobs | None = None
     prompt_tokens: int = 0
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

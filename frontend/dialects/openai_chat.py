@@ -103,6 +103,7 @@ class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
     created: int
     model: str
+    system_fingerprint: str
     choices: tuple[ChunkChoice, ...]
     usage: UsageBody | UnsetType | None = UNSET
 
@@ -149,6 +150,7 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["chat.completion"] = "chat.completion"
     created: int
     model: str
+    system_fingerprint: str
     choices: tuple[ChatChoice, ...]
     usage: UsageBody
 
@@ -203,6 +205,7 @@ def chat_reply(facts: ReplyFacts, choices: list[WholeChoice], usage: Usage) -> C
         id=facts.id,
         created=facts.created,
         model=facts.model,
+        system_fingerprint=facts.fingerprint,
         choices=tuple(
             ChatChoice(
                 index=whole.choice,
@@ -288,4 +291,11 @@ def _prompt(
 
 
 def _chunk(facts: ReplyFacts, choices: tuple[ChunkChoice, ...], usage: UsageBody | UnsetType | None) -> ChatChunk:
-    return ChatChunk(id=facts.id, created=facts.created, model=facts.model, choices=choices, usage=usage)
+    return ChatChunk(
+        id=facts.id,
+        created=facts.created,
+        model=facts.model,
+        system_fingerprint=facts.fingerprint,
+        choices=choices,
+        usage=usage,
+    )

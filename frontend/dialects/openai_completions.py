@@ -69,6 +69,7 @@ class CompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["text_completion"] = "text_completion"
     created: int
     model: str
+    system_fingerprint: str
     choices: tuple[CompletionChunkChoice, ...]
     usage: UsageBody | UnsetType | None = UNSET
 
@@ -80,6 +81,7 @@ class CompletionReply(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["text_completion"] = "text_completion"
     created: int
     model: str
+    system_fingerprint: str
     choices: tuple[CompletionChunkChoice, ...]
     usage: UsageBody
 
@@ -123,6 +125,7 @@ def completion_reply(facts: ReplyFacts, choices: list[WholeChoice], usage: Usage
         id=facts.id,
         created=facts.created,
         model=facts.model,
+        system_fingerprint=facts.fingerprint,
         choices=tuple(
             CompletionChunkChoice(
                 text=whole.text,
@@ -194,4 +197,11 @@ def _tokens_prompt(value: object, name: str) -> TokensPrompt:
 def _chunk(
     facts: ReplyFacts, choices: tuple[CompletionChunkChoice, ...], usage: UsageBody | UnsetType | None
 ) -> CompletionChunk:
-    return CompletionChunk(id=facts.id, created=facts.created, model=facts.model, choices=choices, usage=usage)
+    return CompletionChunk(
+        id=facts.id,
+        created=facts.created,
+        model=facts.model,
+        system_fingerprint=facts.fingerprint,
+        choices=choices,
+        usage=usage,
+    )

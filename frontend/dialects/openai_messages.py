@@ -17,7 +17,7 @@ from protocol.errors import ErrorCode
 MESSAGE_FIELDS: Final[FieldTable] = {
     "role": Honoured("developer is system, function is tool"),
     "content": Honoured(
-        "a string, null in assistant messages, or text parts, which are joined; "
+        "a string, null in messages of the assistant and of tools, or text parts, which are joined; "
         "a note for each image or file in earlier messages and in those of the role tool"
     ),
     "name": Honoured("given to the template"),
@@ -39,6 +39,8 @@ ROLES: Final[Mapping[str, str]] = {
     "tool": "tool",
     "function": "tool",
 }
+# Tools that return nothing are history, which must not end a conversation.
+_MAY_BE_SILENT: Final = ("assistant", "tool")
 _PASSED_FIELDS: Final = ("name", "tool_call_id", "reasoning_content", "reasoning")
 _TEXT_PARTS: Final[Mapping[str, str]] = {"text": "text", "refusal": "refusal"}
 
@@ -110,7 +112,7 @@ def _content(message: Mapping[str, object], role: str, where: str, ignored: dict
     content = message.get("content")
     name = f"{where}.content"
     if content is None:
-        if role != "assistant":
+        if role not in _MAY_BE_SILENT:
             raise wrong(name, None, "a string or an array of text parts")
         refusal = message.get("refusal")
         return "" if refusal is None else as_text(refusal, f"{where}.refusal")

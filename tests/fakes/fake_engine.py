@@ -270,6 +270,7 @@ class FakeEngine:
             device="none",
             sampling=Sampling.__struct_fields__,
             created=CREATED,
+            fingerprint="fp_fake",
         )
 
     def _chunk(self, fetch: FetchTokenizer) -> AnyFromEngine:

@@ -46,6 +46,7 @@ _FACTS: Final = m.ModelFacts(
     sampling=("temperature", "logit_bias"),
     draft_model="tiny",
     created=1_735_689_600,
+    fingerprint="fp_0123456789ab",
 )
 _LEAST_FACTS: Final = m.ModelFacts(
     id="m",

@@ -121,7 +121,9 @@ Frames = Callable[[ReplyFacts, ReplyEvent, bool], list[msgspec.Struct]]
 
 def facts(prefix: str) -> ReplyFacts:
     """The same in every golden."""
-    return ReplyFacts(id=f"{prefix}-0123456789abcdef", model="smollm2", created=1_700_000_000)
+    return ReplyFacts(
+        id=f"{prefix}-0123456789abcdef", model="smollm2", created=1_700_000_000, fingerprint="fp_0123456789ab"
+    )
 
 
 def transcript(frames: Frames, reply: ReplyFacts, events: list[ReplyEvent], include_usage: bool) -> str:

@@ -72,7 +72,14 @@ def test_a_refusal_is_the_content_of_an_assistant_without_one() -> None:
     assert one({"role": "assistant", "content": "Yes.", "refusal": None})["content"] == "Yes."
 
 
-@pytest.mark.parametrize("role", ["system", "user", "tool"])
+@pytest.mark.parametrize("role", ["tool", "function"])
+def test_a_tool_may_return_nothing(role: str) -> None:
+    """As with mlx_lm.server: its result is an empty text."""
+    for message in ({"role": role, "content": None}, {"role": role}):
+        assert one(message) == {"role": "tool", "content": ""}
+
+
+@pytest.mark.parametrize("role", ["system", "user"])
 def test_others_need_content(role: str) -> None:
     """Missing or null is refused."""
     assert refused({"role": role}).param == "messages[0].content"

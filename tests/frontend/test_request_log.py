@@ -57,3 +57,38 @@ async def test_one_line_for_each_request(runtime_dir: Path, caplog: pytest.LogCa
 def done_lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     """The fields of the requests' lines, in order."""
     return [vars(record) for record in caplog.records if record.getMessage() == "request.done"]
+
+
+ANSWERS: list[tuple[str, str, dict[str, Any], int]] = [
+    ("POST", COMPLETIONS, {"json": {"prompt": "!echo x"}}, 200),
+    ("POST", COMPLETIONS, {"json": {"prompt": "!echo x", "stream": True}}, 200),
+    ("POST", COMPLETIONS, {"json": {"prompt": "!fail 2", "stream": True}}, 200),
+    ("POST", COMPLETIONS, {"json": [1]}, 400),
+    ("POST", COMPLETIONS, {"json": {"prompt": "x", "model": "nobody"}}, 404),
+    ("POST", COMPLETIONS, {"data": b"x" * 3_000, "headers": {"content-type": "application/json"}}, 413),
+    ("POST", COMPLETIONS, {"data": b"{}", "headers": {"content-type": "text/plain"}}, 415),
+    ("POST", COMPLETIONS, {"json": {"prompt": "x"}, "headers": {"origin": "http://elsewhere.example"}}, 403),
+    ("GET", COMPLETIONS, {}, 405),
+    ("OPTIONS", COMPLETIONS, {}, 204),
+    ("GET", "/nowhere", {}, 404),
+    ("HEAD", "/health", {}, 200),
+    ("GET", "/", {}, 200),
+    ("POST", "/v1/messages", {"json": {"messages": [{"role": "user", "content": "!echo x"}], "stream": True}}, 200),
+    ("POST", "/v1/messages", {"json": {}}, 400),
+    ("POST", "/v1/responses", {"json": {"input": "!echo x", "stream": True}}, 200),
+    ("GET", "/v1/responses/resp_none", {}, 404),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "options", "status"), ANSWERS)
+async def test_every_answer_tells_the_requests_id(
+    runtime_dir: Path, method: str, path: str, options: dict[str, Any], status: int
+) -> None:
+    """Whatever it is, a client can say which line of the log is meant; Anthropic's look for it under another name."""
+    async with serving(runtime_dir, {"max_body_bytes": 2_000}) as served:
+        headers = {**options.get("headers", {}), "x-request-id": "mine-1"}
+        async with served.session.request(method, served.url + path, **{**options, "headers": headers}) as response:
+            await response.read()
+            assert (response.status, response.headers["x-request-id"]) == (status, "mine-1")
+            named = response.headers.get("request-id")
+            assert named == ("mine-1" if path.startswith("/v1/messages") else None)

@@ -25,7 +25,7 @@ class ScriptedError(Exception):
 
 def asked(prompt_text: str) -> str:
     """The last user message of a ChatML prompt, or the whole raw prompt."""
-    found = _LAST_USER.search(prompt_text)
+    found = _LAST_USER.match(prompt_text)
     text = found.group(1) if found else prompt_text
     # Agents put a message of their own before the user's, which templates may make one of.
     _, mark, command = text.rpartition("\n!")

@@ -24,7 +24,8 @@ from frontend.api_keys import ApiKeys
 from frontend.app import build_app
 from frontend.engine_client import EngineClient
 from frontend.http_server import HttpRunner
-from frontend.model_text import Parsers, load_model_text
+from frontend.interpreter import set_turns, settle_garbage
+from frontend.model_text import ModelText, Parsers, load_model_text
 from frontend.parsers.registry import REASONING_FORMATS, TOOL_FORMATS, check_parser
 from frontend.parts import FrontendParts
 from frontend.settings import Address, Settings
@@ -34,7 +35,7 @@ from protocol.endpoint import RuntimeFolder, open_runtime_folder
 from protocol.errors import EXIT_BAD_SETTING, ErrorCode, ProtocolError
 from protocol.key_file import read_key_file
 from protocol.logs import setup_logging
-from protocol.messages import ClientInfo
+from protocol.messages import BosRule, ClientInfo
 from protocol.settings import parse_settings
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{PROGRAM}: {error.message.removeprefix(f'{PROGRAM}: ')}\n")
         return EXIT_BAD_SETTING
     log.debug("frontend.settings", extra=msgspec.structs.asdict(settings))
+    set_turns()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings, opened))
@@ -147,7 +149,7 @@ async def _serve(settings: Settings, opened: _Opened) -> None:
         loop.add_signal_handler(number, stop.set)
     listens = (url_of(opened.listener),)
     info = ClientInfo(name=PROGRAM, pid=os.getpid(), listens=listens)
-    client = EngineClient(opened.folder, info, partial(load_model_text, choice=opened.choice, parsers=opened.parsers))
+    client = EngineClient(opened.folder, info, partial(load_settled, opened.choice, opened.parsers))
     async with asyncio.TaskGroup() as group:
         following = group.create_task(client.run())
         parent = group.create_task(_follow_parent(stop)) if settings.exit_with_parent else None
@@ -155,6 +157,13 @@ async def _serve(settings: Settings, opened: _Opened) -> None:
         following.cancel()
         if parent is not None:
             parent.cancel()
+
+
+def load_settled(choice: TemplateChoice, parsers: Parsers, folder: Path, bos: BosRule) -> ModelText:
+    """A model's text, with which the process is as it will stay: all later garbage is of requests."""
+    text = load_model_text(folder, bos, choice, parsers)
+    settle_garbage()
+    return text
 
 
 async def _serve_http(parts: FrontendParts, listener: socket.socket, stop: asyncio.Event) -> None:

@@ -13,8 +13,8 @@ from protocol.errors import ErrorCode
 
 MAX_JSON_DEPTH: Final = 128
 _BODY_LIMIT_S: Final = 30.0
-# Larger bodies are parsed in a worker thread: 64 kB of token ids take about 4 ms.
-_INLINE_PARSE_BYTES: Final = 65_536
+# Larger bodies are parsed in a worker thread: 16 kB of messages of a letter each take about 4 ms.
+_INLINE_PARSE_BYTES: Final = 16_384
 _NO_MARKS: Final = bytes(code for code in range(256) if code not in b'[]{}"')
 _STEPS: Final = {code: 1 if code in b"[{" else -1 for code in b"[]{}"}
 # The interpreter lock changes hands between two pieces.

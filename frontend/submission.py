@@ -219,14 +219,20 @@ def _checked(ids: list[int], prompt: Prompt, facts: ModelFacts) -> list[int]:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the prompt is empty: it has no tokens", param)
     if len(ids) >= facts.context_length:
         raise PromptTooLongError(len(ids), facts.context_length, param)
-    unknown = next((id_ for id_ in ids if not 0 <= id_ < facts.vocabulary_size), None)
-    if isinstance(prompt, TokensPrompt) and unknown is not None:
-        raise RequestError(
-            ErrorCode.INVALID_REQUEST,
-            f"token id {unknown} is outside the vocabulary of {facts.vocabulary_size} tokens",
-            param,
-        )
+    if isinstance(prompt, TokensPrompt):
+        _check_known(ids, param, facts)
     return ids
+
+
+def _check_known(ids: list[int], param: str, facts: ModelFacts) -> None:
+    if min(ids) >= 0 and max(ids) < facts.vocabulary_size:
+        return
+    unknown = next(id_ for id_ in ids if not 0 <= id_ < facts.vocabulary_size)
+    raise RequestError(
+        ErrorCode.INVALID_REQUEST,
+        f"token id {unknown} is outside the vocabulary of {facts.vocabulary_size} tokens",
+        param,
+    )
 
 
 def _param(prompt: Prompt) -> str:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from aiohttp import web
@@ -56,8 +56,8 @@ class ItemList(msgspec.Struct, frozen=True, kw_only=True):
 
 async def _speak(request: web.Request, body: bytes) -> Spoken:
     shelf = request.app[SHELF]
-    content = await parsed_body(body, lambda value: value)
-    recalled = await _recalled(content, shelf, request.app[PARTS].settings.max_body_bytes)
+    content, before = await parsed_body(body, _opened)
+    recalled = await _recalled(before, shelf, request.app[PARTS].settings.max_body_bytes)
     dialect = responses_dialect(recalled)
     is_small = len(body) <= _INLINE_BYTES and not recalled.history
     generation = dialect.parse(content) if is_small else await asyncio.to_thread(dialect.parse, content)
@@ -149,12 +149,28 @@ def _listed(items: list[dict[str, Any]], page: _Page) -> ItemList:
     )
 
 
-async def _recalled(content: object, shelf: ResponseShelf, most_bytes: int) -> Recalled:
-    """What a request goes on from, and the items that it names. Raises RequestError."""
+class _Before(NamedTuple):
+    """What a body refers to: the response that it goes on from, and the ids of items."""
+
+    previous: str | None
+    ids: list[str]
+
+
+class _Opened(NamedTuple):
+    content: object
+    before: _Before
+
+
+def _opened(content: object) -> _Opened:
+    """Of a decoded body. Raises RequestError."""
     fields = as_object(content, "body")
-    previous = read_text(fields, "previous_response_id")
-    value = fields.get("input")
-    ids = [] if value is None else referenced_ids(input_items(value))
+    previous, value = read_text(fields, "previous_response_id"), fields.get("input")
+    return _Opened(content, _Before(previous, [] if value is None else referenced_ids(input_items(value))))
+
+
+async def _recalled(before: _Before, shelf: ResponseShelf, most_bytes: int) -> Recalled:
+    """What a request goes on from, and the items that it names. Raises RequestError."""
+    previous, ids = before
     if previous is None and not ids:
         return Recalled()
     if not shelf.is_open:

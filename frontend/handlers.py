@@ -61,12 +61,14 @@ MESSAGES: Final = anthropic.ANTHROPIC
 class Spoken:
     """A request in the dialect that answers it.
 
-    keep: given the last thing that is to be sent, before it is sent; what it returns goes out instead.
+    keep: given the last thing that is to be sent, before it is sent; what it returns goes out instead. is_long: also a
+    small body may go on from a long conversation.
     """
 
     dialect: Dialect
     generation: Generation
     keep: Callable[[Generation, msgspec.Struct], Awaitable[msgspec.Struct]] | None = None
+    is_long: bool = False
 
 
 # Of a request and its body. Raises RequestError.
@@ -89,12 +91,13 @@ def speaking_handler(speak: Speaker) -> Callable[[web.Request], Awaitable[web.St
     async def handle(request: web.Request) -> web.StreamResponse:
         request.app[PARTS].requests_total += 1
         body = await read_body(request)
-        return await _generate(request, await speak(request, body), len(body))
+        spoken = await speak(request, body)
+        return await _generate(request, replace(spoken, is_long=spoken.is_long or len(body) > _INLINE_BODY_BYTES))
 
     return handle
 
 
-async def _generate(request: web.Request, spoken: Spoken, body_bytes: int) -> web.StreamResponse:
+async def _generate(request: web.Request, spoken: Spoken) -> web.StreamResponse:
     parts, dialect, generation = request.app[PARTS], spoken.dialect, spoken.generation
     engine = await parts.client.wait_ready(parts.settings.engine_wait_s)
     headers = ignored_header((*generation.ignored, *unread_fields(generation, engine.text)), parts)
@@ -108,7 +111,7 @@ async def _generate(request: web.Request, spoken: Spoken, body_bytes: int) -> we
         fingerprint=engine.facts.fingerprint,
     )
     request[RECORD].reply_id = facts.id
-    reply = await _live_reply(request, engine, generation, facts.id, body_bytes)
+    reply = await _live_reply(request, engine, replace(spoken, generation=generation), facts.id)
     try:
         facts = replace(facts, prompt_tokens=reply.usage.prompt_tokens)
         reply.start()
@@ -137,10 +140,8 @@ def _in_clients_words(error: RequestError, generation: Generation) -> RequestErr
     return RequestError(error.code, f"`{field}`: {error.message}", field, error.retry_after_s)
 
 
-async def _live_reply(
-    request: web.Request, engine: ReadyEngine, generation: Generation, reply_id: str, body_bytes: int
-) -> LiveReply:
-    settings = request.app[PARTS].settings
+async def _live_reply(request: web.Request, engine: ReadyEngine, spoken: Spoken, reply_id: str) -> LiveReply:
+    settings, generation = request.app[PARTS].settings, spoken.generation
     check_choices(generation, engine.facts)
     check_draft(generation, engine.facts)
 
@@ -153,7 +154,7 @@ async def _live_reply(
         echoes = prompt_echoes(generation, prompts, text)
         return sampling, _Prompts(constrained(generation, form, text), prompts, echoes, form)
 
-    sampling, prompts = prepared() if body_bytes <= _INLINE_BODY_BYTES else await asyncio.to_thread(prepared)
+    sampling, prompts = await asyncio.to_thread(prepared) if spoken.is_long else prepared()
     deadline_ms = None
     if generation.timeout_s is not None:
         spent_s = time.monotonic() - request[RECORD].started_s

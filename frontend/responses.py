@@ -59,13 +59,14 @@ async def _speak(request: web.Request, body: bytes) -> Spoken:
     content, before = await parsed_body(body, _opened)
     recalled = await _recalled(before, shelf, request.app[PARTS].settings.max_body_bytes)
     dialect = responses_dialect(recalled)
-    is_small = len(body) <= _INLINE_BYTES and not recalled.history
+    has_more = bool(recalled.history or recalled.references)
+    is_small = len(body) <= _INLINE_BYTES and not has_more
     generation = dialect.parse(content) if is_small else await asyncio.to_thread(dialect.parse, content)
     asked = asked_of(generation)
     if asked.blank.store and not shelf.is_open:
         is_explicit = as_object(content, "body").get("store") is True
-        return Spoken(dialect, _without_store(generation, asked, is_explicit=is_explicit))
-    return Spoken(dialect, generation, partial(_keep, shelf) if asked.blank.store else None)
+        return Spoken(dialect, _without_store(generation, asked, is_explicit=is_explicit), is_long=has_more)
+    return Spoken(dialect, generation, partial(_keep, shelf) if asked.blank.store else None, is_long=has_more)
 
 
 def _without_store(generation: Generation, asked: AskedResponse, *, is_explicit: bool) -> Generation:

@@ -1,5 +1,6 @@
 """What the event loop does itself for a long request and a long reply: nothing that grows with them."""
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -105,3 +106,17 @@ async def test_a_long_reply_is_put_together_beside_the_loop(
             status, reply = await served.answer(path, {**body, limit: tokens})
     assert (status, reply["usage"]["output_tokens"]) == (200, tokens)
     assert (name in calls) == is_on_loop
+
+
+async def test_a_small_request_that_goes_on_from_a_long_one_is_read_beside_the_loop(runtime_dir: Path) -> None:
+    """Its body says nothing of how long the conversation is; stored ones are read by a thread of their own."""
+    chat = LONG["responses"]
+    async with serving(runtime_dir, context_length=1_000_000, prefill_tokens_per_turn=1_000_000) as served:
+        async with await served.post(chat.path, chat.body) as response:
+            first = json.loads(await response.read())
+        with calls_on_the_loop() as calls:
+            body = {"input": "go on", "previous_response_id": first["id"], "max_output_tokens": 1}
+            status, reply = await served.answer(chat.path, body)
+    assert (status, reply["previous_response_id"]) == (200, first["id"])
+    assert set(calls) & HEAVY <= {"request_body.decoded"}
+    assert sum(calls.values()) < MOST_CALLS, calls.most_common(5)

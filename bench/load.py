@@ -232,15 +232,19 @@ def new_session() -> aiohttp.ClientSession:
 
 async def _run_stream(session: aiohttp.ClientSession, workload: Workload, index: int) -> StreamTiming:
     await asyncio.sleep(index * START_APART_S)
+    return await timed_stream(session, workload.address, workload.body(index), workload.max_tokens)
+
+
+async def timed_stream(session: aiohttp.ClientSession, address: str, body: bytes, max_tokens: int) -> StreamTiming:
+    """One stream to its end. Raises LoadError, aiohttp.ClientError."""
     clock = StreamClock(time.perf_counter())
     headers = {"Content-Type": "application/json"}
-    url = workload.address
-    async with session.post(url, data=workload.body(index), headers=headers) as response:
+    async with session.post(address, data=body, headers=headers) as response:
         if response.status != 200:
-            raise LoadError(f"{url} answered {response.status}: {(await response.text())[:500]}")
+            raise LoadError(f"{address} answered {response.status}: {(await response.text())[:500]}")
         async for data in response.content.iter_any():
             clock.feed(data, time.perf_counter())
-    return clock.timing(time.perf_counter(), workload.max_tokens)
+    return clock.timing(time.perf_counter(), max_tokens)
 
 
 def table(rounds: Sequence[Round]) -> str:

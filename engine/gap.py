@@ -27,23 +27,29 @@ class Gap:
         """A chunk of so many tokens, padding included, has run while other rows could have decoded."""
         self._spent_tokens += tokens + self._overhead_tokens
 
+    def is_long(self, row: Row) -> bool:
+        """Whether the row's prompt takes more than one chunk, or has been begun."""
+        return row.prefilled > 0 or row.remaining_prefill_tokens > self._chunk_tokens
+
     def is_spent(self, head: Row, has_batch: bool) -> bool:
         """Whether rows that could decode have waited for enough of other rows' prefill. head: the next to prefill."""
         if self._spent_tokens == 0:
             return False
-        is_long = head.prefilled > 0 or head.remaining_prefill_tokens > self._chunk_tokens
         budget_tokens = self._chunk_tokens * (GAP_CHUNKS if has_batch else 1)
-        return is_long or self._spent_tokens + head.remaining_prefill_tokens + self._overhead_tokens > budget_tokens
+        tokens = head.remaining_prefill_tokens + self._overhead_tokens
+        return self.is_long(head) or self._spent_tokens + tokens > budget_tokens
 
-    def rows_together(self, waiting: Iterable[Row]) -> list[Row]:
+    def rows_together(self, waiting: Iterable[Row], most_tokens: int | None = None) -> list[Row]:
         """The first waiting rows that cost less as one padded chunk than one by one; fewer than two: none.
 
-        All are whole short prompts, and within what is left of a full gap; one whose log-probabilities are wanted
-        needs logits over all of its prompt, and goes alone; so does one whose common chunk has failed.
+        All are whole short prompts, and within what is left of a full gap, and of most_tokens if given; one whose
+        log-probabilities are wanted needs logits over all of its prompt, and goes alone; so does one whose common
+        chunk has failed.
         """
         rows: list[Row] = []
         width_tokens = alone_tokens = 0
         left_tokens = self._chunk_tokens * GAP_CHUNKS - self._spent_tokens - self._overhead_tokens
+        left_tokens = left_tokens if most_tokens is None else min(left_tokens, most_tokens)
         for row in waiting:
             tokens = row.remaining_prefill_tokens - 1
             if row.prefilled or row.must_prefill_alone or not 0 < tokens <= self._chunk_tokens:

@@ -159,9 +159,9 @@ class EngineLoop:
     def _prefill(self) -> None:
         """As long as it takes while nobody waits for a step; else one gap, and of a long row one chunk."""
         gap = Gap(self._parts.chunk_tokens, self._parts.prompt_concurrency)
-        while self._prefilling.can_advance(gap, has_batch=len(self._batch) > 0):
+        while turn := self._prefilling.next_turn(gap, has_batch=len(self._batch) > 0):
             self._board.turn_began()
-            self._prefilling.advance(gap, self._read_beside_chunk, has_batch=len(self._batch) > 0)
+            self._prefilling.advance(turn, gap, self._read_beside_chunk, has_batch=len(self._batch) > 0)
             self._board.turn_ended()
             self._tell()
             self._hear(0)
@@ -290,9 +290,10 @@ class EngineLoop:
             self._publish()
 
     def _publish(self) -> None:
+        waiting = [*self._admission.waiting, *self._prefilling.not_begun()]
         progress = Progress(
-            waiting=len(self._admission.waiting),
-            oldest_at=min((row.submitted_at for row in self._admission.waiting), default=None),
+            waiting=len(waiting),
+            oldest_at=min((row.submitted_at for row in waiting), default=None),
             decoding=len(self._batch),
             step=self._pulse.status(),
             kv_bytes=self._prefilling.allocated_bytes + self._batch.allocated_bytes,

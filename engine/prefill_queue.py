@@ -1,4 +1,4 @@
-"""Rows whose turn to prefill has come, in order. The choices of one request share a prompt: it is prefilled once."""
+"""Rows that were admitted and are to prefill. The choices of one request share a prompt: it is prefilled once."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from engine.row import Row
 
 
 class PrefillQueue:
-    """First in, first out; siblings are rows of one client's request with the same tokens to prefill."""
+    """In the order of arrival; siblings are rows of one client's request with the same tokens to prefill."""
 
     def __init__(self) -> None:
         self._rows: deque[Row] = deque()
@@ -17,11 +17,6 @@ class PrefillQueue:
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows)
-
-    @property
-    def head(self) -> Row:
-        """The row that prefills next, or goes on."""
-        return self._rows[0]
 
     def add(self, row: Row) -> None:
         """A row that was admitted."""

@@ -1,11 +1,11 @@
 """Rows on their way into the batch: their prompts are computed chunk by chunk, then they are ready to join.
 
-Owns whose turn it is, the rows' caches meanwhile, and the ready groups. What runs between two chunks is the loop's.
+Owns the rows' caches meanwhile and the ready groups. Whose turn it is says prefill_order.py; what runs between two
+chunks is the loop's.
 """
 
 import time
-from collections.abc import Callable
-from itertools import takewhile
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mlx_lm.models.cache import make_prompt_cache
@@ -16,6 +16,7 @@ from engine.containment import Containment
 from engine.gap import Gap
 from engine.memory import Allocator
 from engine.parts import LoopParts
+from engine.prefill_order import PrefillOrder, Turn
 from engine.prefill_queue import PrefillQueue
 from engine.retire import Roster
 from engine.row import Row
@@ -38,6 +39,7 @@ class Prefilling:
         self._masks = masks
         self._faults = faults
         self._kinds = parts.cache_plan.kinds(parts.model)
+        self._order = PrefillOrder(parts.chunk_tokens)
         self.rows = PrefillQueue()
         self.ready: list[Group] = []
 
@@ -52,6 +54,10 @@ class Prefilling:
         half_way = sum(cache.nbytes for row in self.rows for cache in row.caches or ())
         return half_way + sum(group.allocated_bytes for group in self.ready)
 
+    def not_begun(self) -> Iterator[Row]:
+        """Rows of whose prompts nothing is computed yet, nor is being computed."""
+        return (row for row in self.rows if row.prefill_began_at is None)
+
     def remove(self, ended: set[Row]) -> None:
         """Forgets rows that ended."""
         self.rows.remove(ended)
@@ -62,13 +68,18 @@ class Prefilling:
         ready, self.ready = self.ready, []
         return ready
 
-    def can_advance(self, gap: Gap, *, has_batch: bool) -> bool:
-        """Whether a chunk may run before the next step. has_batch: rows decode already."""
-        return len(self.rows) > 0 and not gap.is_spent(self.rows.head, has_batch)
+    def next_turn(self, gap: Gap, *, has_batch: bool) -> Turn | None:
+        """Whose chunk may run before the next step, if one may. has_batch: rows decode already."""
+        if not len(self.rows):
+            return None
+        turn = self._order.turn(list(self.rows.leaders()))
+        # Rows that are ready would have their first tokens at once: only short prompts may come before them.
+        is_step_due = bool(self.ready) and not has_batch and gap.is_long(turn.row)
+        return None if is_step_due or gap.is_spent(turn.row, has_batch) else turn
 
-    def advance(self, gap: Gap, read_beside: Callable[[], None], *, has_batch: bool) -> None:
-        """Runs the chunk whose turn it is. read_beside: called while the device works on it."""
-        rows = self._next_rows(gap)
+    def advance(self, turn: Turn, gap: Gap, read_beside: Callable[[], None], *, has_batch: bool) -> None:
+        """Runs this chunk. read_beside: called while the device works on it."""
+        rows = self._rows_of(turn, gap)
         is_waited_for = has_batch or bool(self.ready)
         tokens = 0
         if len(rows) > 1:
@@ -77,18 +88,19 @@ class Prefilling:
         else:
             with self._faults.ending(rows, ErrorCode.PREFILL_FAILED):
                 tokens = self._forward_chunk(rows[0], read_beside, has_batch=has_batch)
+        self._order.charge(turn, tokens)
         if is_waited_for:
             gap.charge(tokens)
 
-    def _next_rows(self, gap: Gap) -> list[Row]:
-        """The row whose turn it is, or the short ones that go as one chunk."""
+    def _rows_of(self, turn: Turn, gap: Gap) -> list[Row]:
+        """The row whose turn it is, or the short ones that go as one chunk with it."""
         now = time.monotonic()
         can_share = self._kinds is not None and all(kind.prefills_together for kind in self._kinds)
-        head = self.rows.head
-        alike = takewhile(lambda row: row.adapter is head.adapter, self.rows.leaders())
-        rows = (gap.rows_together(alike) if can_share else []) or [head]
+        company = self._order.company(turn, self.rows.leaders())
+        rows = (gap.rows_together(company, turn.allowance_tokens) if can_share else []) or [turn.row]
         for row in rows:
-            row.prefill_began_at = row.prefill_began_at or now
+            for sibling in self.rows.family(row):
+                sibling.prefill_began_at = sibling.prefill_began_at or now
         return rows
 
     def _forward_together(self, rows: list[Row], read_beside: Callable[[], None]) -> int:

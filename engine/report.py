@@ -17,7 +17,8 @@ MAX_FRONTENDS_SHOWN: Final = 256
 
 
 class Progress(NamedTuple):
-    """Where the loop stands. oldest_at: when the first of the queue came, in monotonic seconds.
+    """Where the loop stands. waiting: rows of which nothing is computed. oldest_at: when the first of
+    them came, in monotonic seconds.
 
     kv_bytes: of all live rows' caches; ledger_bytes: what decoding rows' may take.
     """

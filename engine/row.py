@@ -39,7 +39,8 @@ class Row:
     in its forwards. told: tokens emitted here, without replayed ones. unread_logprobs: of samples launched and not
     read, oldest first. prompt_logprobs: of the prompt's tokens from its second on, as far as it is prefilled, if
     asked for. compiling: the grammar that the row waits for; then it is its grammar. progress_at: when it last said
-    how far its prompt is computed.
+    how far its prompt is computed. lead_tokens: computed of its prompt here, less those of later rows that went before
+    it meanwhile.
     """
 
     key: RowKey
@@ -61,6 +62,7 @@ class Row:
     prefill_began_at: float | None = None
     first_token_at: float | None = None
     progress_at: float = 0.0
+    lead_tokens: int = 0
     compiling: CompiledGrammar | None = None
     grammar: RowGrammar | None = None
     exclusions: Exclusions | None = None

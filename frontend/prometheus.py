@@ -60,7 +60,7 @@ def _engine(status: EngineStatus) -> Iterator[Metric]:
     rows, step, tokens = status.rows, status.step, status.tokens
     running = rows.prefilling + rows.decoding
     yield _gauge("vllm:num_requests_running", "Rows that prefill or decode.", running, model)
-    yield _gauge("vllm:num_requests_waiting", "Rows in the queue.", rows.waiting, model)
+    yield _gauge("vllm:num_requests_waiting", "Rows of which nothing is computed yet.", rows.waiting, model)
     yield _counter("vllm:prompt_tokens", "Prompt tokens computed.", tokens.prompt_total, model)
     yield _counter("vllm:generation_tokens", "Tokens generated.", tokens.generated_total, model)
     phase = GaugeMetricFamily("convoy:engine_phase", "1 for the phase that the engine is in.", labels=("phase",))
@@ -70,7 +70,7 @@ def _engine(status: EngineStatus) -> Iterator[Metric]:
     yield _counter("convoy:engine_restarts", "By the supervisor, since its start.", status.restarts)
     yield _gauge("convoy:rows_prefilling", "Rows that prefill, or wait to join.", rows.prefilling)
     yield _gauge("convoy:rows_decoding", "Rows in the batch.", rows.decoding)
-    yield _gauge("convoy:queue_age_seconds", "Wait of the queue's first row.", rows.oldest_waiting_ms * _MS)
+    yield _gauge("convoy:queue_age_seconds", "Wait of the first waiting row.", rows.oldest_waiting_ms * _MS)
     yield _counter("convoy:steps", "Decode steps.", step.count)
     yield _gauge("convoy:step_age_seconds", "Age of the running turn, 0 when idle.", step.age_ms * _MS)
     yield _histogram("convoy:step_seconds", "Time of a decode step.", step.times_ms, scale=_MS)

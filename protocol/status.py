@@ -10,7 +10,7 @@ Phase = Literal["starting", "loading", "warming", "ready", "draining", "stopping
 
 
 class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Live rows by state. oldest_waiting_ms: how long the first of the queue has waited, 0 when it is empty."""
+    """Live rows by state; nothing of a waiting one is computed. oldest_waiting_ms: since the first came, 0 for none."""
 
     waiting: int = 0
     prefilling: int = 0

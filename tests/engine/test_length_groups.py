@@ -69,7 +69,7 @@ def test_groups_merge_when_the_long_row_leaves() -> None:
     lengths = {"long": 2_000, "middle": 700, "short": 20, "shorter": 12}
     for index, (id_, length) in enumerate(lengths.items()):
         driver.submit(id_, prompt_of(length, index), max_tokens=12 if id_ == "long" else 40)
-    driver.turn()
+        driver.turn(2)
     seen: list[list[int]] = []
     while driver.live_ids():
         driver.turn()

@@ -1,0 +1,24 @@
+"""Prompts of very different lengths at once, as clients see them."""
+
+import asyncio
+
+from tests.e2e.client import COMPLETIONS, client_of
+from tests.e2e.cluster import Cluster
+from tests.e2e.test_cancel import LONG_PROMPT, seen
+
+
+async def test_a_short_prompt_is_answered_before_a_long_one_that_came_first(cluster: Cluster) -> None:
+    """The long prompt is under way when one of a few tokens comes, which has its whole answer first."""
+    answered: list[str] = []
+    short = {**LONG_PROMPT, "prompt": LONG_PROMPT["prompt"][:20], "max_tokens": 1}
+    async with client_of(cluster.url) as client:
+
+        async def ask(name: str, body: dict) -> int:
+            reply = await client.ask(COMPLETIONS, body)
+            answered.append(name)
+            return reply.completion_tokens
+
+        long = asyncio.create_task(ask("long", {**LONG_PROMPT, "max_tokens": 1}))
+        await seen(cluster, cluster.url, prefilling=1)
+        assert [await ask("short", short), await long] == [1, 1]
+    assert answered == ["short", "long"]

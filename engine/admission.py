@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from engine.errors import EngineError
+from engine.priority import queue_by_priority
 from engine.row import Row
 from engine.sampling.sampler import HONOURED_FIELDS
 from protocol.codec import unpack_ids
@@ -22,7 +23,7 @@ _NEUTRAL = msgspec.structs.asdict(Sampling())
 
 
 class Admission:
-    """FIFO from the queue into at most max_rows live rows."""
+    """From the queue into at most max_rows live rows: by priority, then first in, first out."""
 
     def __init__(self, facts: ModelFacts) -> None:
         self._facts = facts
@@ -58,8 +59,8 @@ class Admission:
             )
 
     def queue(self, row: Row) -> None:
-        """Puts a row at the end. While its grammar compiles it keeps its place, and rows behind it may pass."""
-        self.waiting.append(row)
+        """Puts a row behind its like. While its grammar compiles it keeps its place, and rows behind it may pass."""
+        queue_by_priority(self.waiting, row)
         if row.compiling is not None:
             self._compiling.append(row)
 
@@ -84,7 +85,7 @@ class Admission:
         """Whether a row of the queue may start. live_rows: prefilling, ready and decoding ones.
 
         The choices of one request start together, so that their prompt is prefilled once. A row that decodes alone
-        starts when all others have finished, and those behind it when it has: first in, first out.
+        starts when all others have finished, and those behind it when it has.
         """
         max_rows = self._facts.limits.max_rows
         if live_rows == 0:
@@ -123,10 +124,6 @@ class Admission:
         if submit.model != self._facts.id:
             raise EngineError(
                 ErrorCode.MODEL_NOT_FOUND, f"{submit.model} is not served here; {self._facts.id} is", param="model"
-            )
-        if submit.priority:
-            raise EngineError(
-                ErrorCode.UNSUPPORTED, f"priority {submit.priority}: only 0 is supported yet", param="priority"
             )
         for name, value in msgspec.structs.asdict(submit.sampling).items():
             if name not in HONOURED_FIELDS and not name.endswith("_context") and value != _NEUTRAL[name]:

@@ -1,7 +1,8 @@
 """Whose prompt is computed next. Pure policy over token counts: owns no row and touches no device.
 
 First come, first served, but a prompt at most half as long as what is left of one before it goes before that one, as
-long as it holds it up by no more than its own length: nobody waits twice as long as in the order of arrival.
+long as it holds it up by no more than its own length: nobody waits twice as long as in the order of arrival. Rows of
+a lower priority wait for all that have a higher one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,9 +32,9 @@ class PrefillOrder:
         self._chunk_tokens = chunk_tokens
 
     def turn(self, waiting: Sequence[Row]) -> Turn:
-        """Who goes next of these, of which there is one. waiting: in the order in which they came."""
-        candidates = list(waiting)
-        room = MOST_HALF_WAY - 1 - sum(self._is_half_way(row) for row in candidates[1:])
+        """Who goes next of these, of which there is one. waiting: by priority, then in the order in which they came."""
+        candidates = [row for row in waiting if row.submit.priority == waiting[0].submit.priority]
+        room = MOST_HALF_WAY - 1 - sum(self._is_half_way(row) for row in waiting[1:])
         passed: list[Row] = []
         allowance_tokens: int | None = None
         while True:
@@ -47,8 +48,12 @@ class PrefillOrder:
 
     def company(self, turn: Turn, waiting: Iterable[Row]) -> Iterator[Row]:
         """The row whose turn it is and the whole short prompts behind it that may share its chunk."""
-        behind = dropwhile(lambda row: row is not turn.row, waiting)
-        return takewhile(lambda row: self._is_short(row) and row.adapter is turn.row.adapter, behind)
+
+        def is_alike(row: Row) -> bool:
+            is_equal = row.submit.priority == turn.row.submit.priority and row.adapter is turn.row.adapter
+            return is_equal and self._is_short(row)
+
+        return takewhile(is_alike, dropwhile(lambda row: row is not turn.row, waiting))
 
     def charge(self, turn: Turn, tokens: int) -> None:
         """So many tokens, padding included, were computed in this turn."""

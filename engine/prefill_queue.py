@@ -3,11 +3,12 @@
 from collections import deque
 from collections.abc import Iterator
 
+from engine.priority import queue_by_priority
 from engine.row import Row
 
 
 class PrefillQueue:
-    """In the order of arrival; siblings are rows of one client's request with the same tokens to prefill."""
+    """By priority, then first in, first out; siblings are rows of one client's request with the same tokens."""
 
     def __init__(self) -> None:
         self._rows: deque[Row] = deque()
@@ -20,7 +21,7 @@ class PrefillQueue:
 
     def add(self, row: Row) -> None:
         """A row that was admitted."""
-        self._rows.append(row)
+        queue_by_priority(self._rows, row)
 
     def remove(self, ended: set[Row]) -> None:
         """Forgets rows that ended. The siblings of one that was half way begin again."""

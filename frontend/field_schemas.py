@@ -88,6 +88,7 @@ FIELD_SCHEMAS: Final[Mapping[str, Schema]] = {
     "min_tokens": _integer(0),
     "skip_special_tokens": _BOOL,
     "timeout": {"type": "number", "exclusiveMinimum": 0, "maximum": 1_000_000},
+    "priority": _integer(-(2**53)),
     "user": _TEXT,
     "n": _at_least(1),
     "best_of": _at_least(1),

@@ -119,6 +119,7 @@ def build_submits(generation: Generation, prompts: Sequence[list[int]], plan: Su
                     min_tokens=generation.min_tokens,
                     logprobs=_logprobs_wanted(generation),
                     grammar=None if generation.constraint is None else generation.constraint.grammar,
+                    priority=-generation.priority,
                     deadline_ms=plan.deadline_ms,
                     adapter=generation.adapter,
                     draft_tokens=generation.draft_tokens,

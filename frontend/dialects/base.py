@@ -123,7 +123,8 @@ class Generation:
     best_of: rows of each prompt, of which the likeliest are the choices. has_echo: the prompt comes before the text.
     max_tokens: 0 with has_echo only. tools: None when there are none to call. hides_reasoning: it is not shown.
     kept: what the dialect itself remembers of the request, for its reply.
-    adapter: of those that are mounted, by name. draft_tokens: guesses of the draft model a step.
+    adapter: of those that are mounted, by name. draft_tokens: guesses of the draft model a step. priority: the lower,
+    the earlier.
     """
 
     model: str | None
@@ -147,6 +148,7 @@ class Generation:
     adapter: str | None = None
     draft_model: str | None = None
     draft_tokens: int | None = None
+    priority: int = 0
     timeout_s: float | None = None
     is_stream: bool = False
     include_usage: bool = False

@@ -32,6 +32,7 @@ MAX_STOP_IDS: Final = 1_024
 MAX_TIMEOUT_S: Final = 1_000_000
 _COUNT: Final = Bounds(least=1)
 _DRAFT_TOKENS: Final = Bounds(least=0, most=MAX_DRAFT_TOKENS)
+_PRIORITY: Final = Bounds(least=-(2**53), most=2**53)
 _INT64: Final = Bounds(least=-(2**63), most=2**63 - 1)
 
 SHARED_FIELDS: Final[FieldTable] = {
@@ -79,7 +80,7 @@ SHARED_FIELDS: Final[FieldTable] = {
     "spaces_between_special_tokens": NeutralOnly((True,)),
     "return_tokens_as_token_ids": Honoured("of log-probabilities: `token_id:5` for the token's text"),
     "return_token_ids": NeutralOnly((False,)),
-    "priority": NeutralOnly((0,)),
+    "priority": Honoured("the lower, the earlier, as in vLLM; 0 when left out"),
     "kv_transfer_params": NeutralOnly(({},)),
     "vllm_xargs": NeutralOnly(({},)),
     "cache_salt": Harmless("no prefix is shared between requests"),
@@ -138,6 +139,7 @@ def read_generation(
         adapter=_adapter(body),
         draft_model=read_text(body, "draft_model"),
         draft_tokens=read_integer(body, "num_draft_tokens", _DRAFT_TOKENS),
+        priority=read_integer(body, "priority", _PRIORITY) or 0,
         timeout_s=read_number(body, "timeout", Above(0, MAX_TIMEOUT_S)),
         is_stream=stream.is_stream,
         include_usage=stream.include_usage,

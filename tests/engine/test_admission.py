@@ -20,7 +20,6 @@ from tests.parity.oracle import solo_tokens
     [
         ({"model": "other"}, ErrorCode.MODEL_NOT_FOUND, "model"),
         ({"adapter": "x"}, ErrorCode.MODEL_NOT_FOUND, "adapters"),
-        ({"priority": 3}, ErrorCode.UNSUPPORTED, "priority"),
         ({"sampling": Sampling(logit_bias=(TokenBias(id=512, bias=1.0),))}, ErrorCode.INVALID_REQUEST, "logit_bias"),
         ({"sampling": Sampling(bad_words=((1,), (2, 512)))}, ErrorCode.INVALID_REQUEST, "bad_words"),
         ({"sampling": Sampling(allowed_ids=(3, 2**31))}, ErrorCode.INVALID_REQUEST, "allowed_ids"),

@@ -17,9 +17,9 @@ from tests.fakes.models import tiny_model
 CHUNK_TOKENS = 100
 
 
-def _row(name: str, tokens: int) -> Row:
+def _row(name: str, tokens: int, priority: int = 0) -> Row:
     prompt = TokenPrompt(ids=pack_ids([5] * tokens))
-    submit = Submit(epoch=EPOCH, id=SubmitId(name), group=name, model="model", prompt=prompt)
+    submit = Submit(epoch=EPOCH, id=SubmitId(name), group=name, model="model", prompt=prompt, priority=priority)
     return make_row(RowKey(b"client", submit.id), submit, facts_of(tiny_model("llama"), context_length=1 << 20), 0.0)
 
 
@@ -122,6 +122,21 @@ def test_a_middle_prompt_is_not_starved_by_short_ones() -> None:
         device.launch()
     assert "middle" not in {row.key.id for row in device.waiting}
     assert sum("middle" in work.names for work in device.done) == 20
+
+
+def test_no_shorter_prompt_of_a_lower_priority_passes() -> None:
+    """Nor does it ride along in a chunk: what is more urgent is computed as if nobody else were there."""
+    device = Device([_row("urgent", 500, 1), _row("also", 31, 1), _row("short", 31), _row("long", 900)])
+    assert device.run() == ["also", "urgent", "short", "long"]
+    assert device.done[0].names == ["also"]
+
+
+def test_a_prompt_half_way_waits_for_a_more_urgent_one() -> None:
+    """However long that is."""
+    device = _device(long=500)
+    device.launch()
+    device.waiting.insert(0, _row("urgent", 5_000, 1))
+    assert device.run() == ["urgent", "long"]
 
 
 ARRIVALS = st.lists(

@@ -1,0 +1,13 @@
+"""A row's place among others that wait: higher priorities first, each in the order of arrival."""
+
+from collections import deque
+
+from engine.row import Row
+
+
+def queue_by_priority(waiting: deque[Row], row: Row) -> None:
+    """Puts the row behind all that have its priority or a higher one."""
+    place = len(waiting)
+    while place and waiting[place - 1].submit.priority < row.submit.priority:
+        place -= 1
+    waiting.insert(place, row)

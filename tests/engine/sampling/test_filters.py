@@ -116,6 +116,19 @@ def test_draws_follow_the_oracles_filters(name: str, spread: float) -> None:
         assert float(((found - wanted) ** 2 / wanted).sum()) < _quantile(len(found) - 1)
 
 
+def test_the_hottest_draw_stays_in_the_nucleus() -> None:
+    """At the greatest temperature, from a large vocabulary: most tries are out, and none of them is taken."""
+    logits = mx.random.normal((1, 49_152), key=mx.random.key(3)) * PEAKED
+    likeliest = mx.argmax(logits, axis=-1).item()
+    rows = [row_of(Sampling(temperature=100.0, top_p=0.02), seed=seed) for seed in range(128)]
+    drawn: list[int] = []
+    for position in range(2):
+        for row in rows:
+            row.drawn = position
+        drawn += tokens_of(rows, mx.broadcast_to(logits, (len(rows), logits.shape[1])))
+    assert set(drawn) == {likeliest}
+
+
 def test_a_top_k_of_the_whole_vocabulary_is_off() -> None:
     """It draws as no top-k does, token for token."""
     rows = [row_of(Sampling(temperature=1.0, top_k=top_k), seed=5) for top_k in (VOCABULARY, 10 * VOCABULARY, 0)]

@@ -11,6 +11,8 @@ from aiohttp import ClientResponse, ClientSession, ClientTimeout, TCPConnector
 from tests.fakes.serving import decoded_events
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+# Deadlines of a stream that is to be cut by one: a quick machine has said something by the first.
+FIRST_TIMEOUT_S, LAST_TIMEOUT_S = 0.3, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,18 @@ class Client:
             assert response.status == 200, raw
             assert response.headers["content-type"].startswith("text/event-stream")
             return Stream(decoded_events(raw))
+
+    async def late_stream(self, path: str, body: dict[str, Any]) -> bytes:
+        """A stream that its deadline ends. Where nothing was said by then, one with a later deadline."""
+        timeout_s = FIRST_TIMEOUT_S
+        while timeout_s < LAST_TIMEOUT_S:
+            async with await self.begin(path, {**body, "stream": True, "timeout": timeout_s}) as response:
+                raw = await response.read()
+            if response.status == 200:
+                return raw
+            assert response.status == 408, raw
+            timeout_s *= 2
+        raise AssertionError(f"no token within {LAST_TIMEOUT_S} s")
 
 
 @asynccontextmanager

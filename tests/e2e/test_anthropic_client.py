@@ -8,6 +8,7 @@ import anthropic
 import pytest
 from anthropic import AsyncAnthropic
 
+from tests.e2e.client import FIRST_TIMEOUT_S
 from tests.e2e.cluster import CONTEXT_TOKENS, MODEL_ID, Cluster, cancels_of, stats, wait_stats
 
 QUESTION = "Tell me about a long bridge over a quiet river."
@@ -90,8 +91,15 @@ async def test_errors_are_its_exceptions(client: AsyncAnthropic) -> None:
 
 async def test_a_failure_in_a_stream_is_its_exception(client: AsyncAnthropic) -> None:
     """After the 200, by the type of the `error` event."""
-    fields = {**ASKED, "max_tokens": 400, "extra_body": {"timeout": 1.5, "ignore_eos": True}}
-    stream = await client.messages.create(**fields, stream=True)
+    fields = {**ASKED, "max_tokens": 400, "stream": True}
+    timeout_s = FIRST_TIMEOUT_S
+    while True:
+        try:
+            stream = await client.messages.create(**fields, extra_body={"timeout": timeout_s, "ignore_eos": True})
+            break
+        except anthropic.RequestTimeoutError:
+            # Nothing was said by then.
+            timeout_s *= 2
     assert (await anext(stream)).type == "message_start"
     with pytest.raises(anthropic.APIStatusError) as late:
         assert "message_stop" not in [event.type async for event in stream]

@@ -109,7 +109,7 @@ async def test_two_frontends_share_one_batch(cluster: Cluster) -> None:
     with running_frontend(cluster.runtime_dir) as third:
         await asyncio.to_thread(wait_ready, third, cluster.engine)
         async with client_of(cluster.url) as client, client_of(third.url) as doomed:
-            tokens = cluster.tokens(fake=400, real=60)
+            tokens = cluster.tokens(fake=440, real=60)
             bodies = [chat(f"{STORY} {number}", ignore_eos=True, max_tokens=tokens) for number in range(2)]
             streams = [asyncio.create_task(client.stream(CHAT, body)) for body in bodies]
             responses = [await doomed.begin(CHAT, {**endless(number), "stream": True}) for number in range(2)]

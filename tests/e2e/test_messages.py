@@ -155,7 +155,7 @@ async def test_deadline(cluster: Cluster) -> None:
         body = ask("Tell me a long story.", ignore_eos=True)
         reply = await client.ask(MESSAGES, {**body, "timeout": 0.5})
         assert (reply.status, reply.body["error"]["type"]) == (408, "timeout_error")
-        found = await streamed(client, {**body, "timeout": 1.5})
+        found = StreamedMessage(named_events(await client.late_stream(MESSAGES, body)))
     assert found.events[-1]["error"]["type"] == "timeout_error"
     assert not {"message_delta", "message_stop"} & set(found.types)
     assert found.text

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.client import CHAT, COMPLETIONS, chat, client_of
+from tests.e2e.client import CHAT, COMPLETIONS, Stream, chat, client_of
 from tests.e2e.cluster import CONTEXT_TOKENS, MODEL_ID, Cluster
+from tests.fakes.serving import decoded_events
 
 
 async def test_max_tokens_absent_runs_to_the_context(cluster: Cluster) -> None:
@@ -75,10 +76,10 @@ async def test_fields(cluster: Cluster) -> None:
 async def test_deadline(cluster: Cluster) -> None:
     """A12: a passed deadline is 408 when nothing was sent; in a stream an error frame, no finish and no [DONE]."""
     async with client_of(cluster.url) as client:
-        body = chat("Tell me a long story.", ignore_eos=True, timeout=0.5)
-        reply = await client.ask(CHAT, body)
+        body = chat("Tell me a long story.", ignore_eos=True)
+        reply = await client.ask(CHAT, {**body, "timeout": 0.5})
         assert (reply.status, reply.body["error"]["code"]) == (408, "deadline_exceeded")
-        stream = await client.stream(CHAT, {**body, "timeout": 1.5})
+        stream = Stream(decoded_events(await client.late_stream(CHAT, body)))
     assert stream.events[-1]["error"]["code"] == "deadline_exceeded"
     assert stream.finish_reasons == []
     assert "[DONE]" not in stream.events

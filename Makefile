@@ -28,6 +28,9 @@ test: setup
 clients: setup
 	@$(BIN)/python -m tests.clients.node_packages
 
+# Tests that take long, in all about an hour on two cores: each kind of cache through 1,000 random lives, whole models through
+# 500 random schedules each, 600 faults at random places of the engine, schemas on SmolLM2, Gemma 3 past its window, thousands
+# of requests after /openapi.json. One folder's: make soak ARGS=tests/parity
 soak: setup
 	@$(BIN)/engine-ctl pull smollm2
 	@$(BIN)/engine-ctl pull gemma3

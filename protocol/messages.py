@@ -109,7 +109,8 @@ class RowDelta(msgspec.Struct, frozen=True, kw_only=True):
     """What one row gained since its last delta. tokens: u32 LE, without the EOS or stop token.
 
     prompt_logprobs: the next of the prompt's tokens; the first has None, for nothing stands before it.
-    prefilled: how many of the tokens to compute before the first new one are computed.
+    prefilled: how many of the tokens to compute before the first new one are computed. cached_tokens: of the prompt
+    that were not computed again, told before the first token.
     """
 
     id: SubmitId
@@ -118,6 +119,7 @@ class RowDelta(msgspec.Struct, frozen=True, kw_only=True):
     finish: Finish | None = None
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
     prefilled: Count | None = None
+    cached_tokens: Count | None = None
 
 
 class ClientInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +167,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     draft_model: id of the one that guesses for it, None without. created: Unix seconds since when the model's files
     are there; 0 where that is not known. fingerprint: of what computes; with another one a seed may give other tokens.
+    wants_snapshots: whether `snapshot_at` is of use: its caches cannot be cut to any prefix.
     """
 
     id: str
@@ -183,6 +186,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     draft_model: str | None = None
     created: Count = 0
     fingerprint: str = ""
+    wants_snapshots: bool = False
 
 
 class TokenizerFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -60,6 +60,30 @@ class MemoryStatus(msgspec.Struct, frozen=True, kw_only=True):
     ledger_bytes: int = 0
 
 
+class PrefixStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The prefix cache: what it holds, and how often rows found in it what they begin with, since start.
+
+    limit_bytes: over live rows' caches and entries; 0: it is off. hits: rows that began with something computed
+    before, misses: those that did not. queried_tokens: of the prompts of both, hit_tokens: of them not computed.
+    Hits by how: exact: all of the prompt but its last token; snapshot: a whole entry; cut: a part of one; live: of a
+    row that was still running. unasked: rows that had to compute their whole prompt.
+    """
+
+    entries: int = 0
+    size_bytes: int = 0
+    limit_bytes: int = 0
+    evictions: int = 0
+    hits: int = 0
+    misses: int = 0
+    queried_tokens: int = 0
+    hit_tokens: int = 0
+    exact: int = 0
+    snapshot: int = 0
+    cut: int = 0
+    live: int = 0
+    unasked: int = 0
+
+
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """Since start. submitted = finished + cancelled + failed + rejected + live rows."""
 
@@ -115,3 +139,4 @@ class EngineStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     counters: Counters = Counters()
     frontends: tuple[FrontendStatus, ...] = ()
     adapters: tuple[str, ...] = ()
+    prefix: PrefixStatus = PrefixStatus()

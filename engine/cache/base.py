@@ -33,8 +33,22 @@ class CacheKind(Protocol):
         """
         ...
 
-    def alone(self, cache: Any, index: int) -> Any:
-        """Row `index` as a solo cache of its own: the bytes that its solo run would hold."""
+    def alone(self, cache: Any, index: int, *, has_spare: bool = True) -> Any:
+        """Row `index` as a solo cache of its own: the bytes that its solo run would hold.
+
+        has_spare: with the free columns behind them, for a row that goes on.
+        """
+        ...
+
+    def shortest(self, tokens: int) -> int:
+        """The fewest tokens to which a cache that holds so many can be cut, `tokens` itself where it cannot."""
+        ...
+
+    def prefix(self, cache: Any, tokens: int) -> Any:
+        """A solo cache of its own with the first tokens of another. Bytes are copied once either of them is written.
+
+        tokens: as many as it holds, or at least `shortest`.
+        """
         ...
 
     def row_bytes(self, cache: Any, columns: int) -> int:

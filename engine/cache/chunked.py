@@ -60,14 +60,25 @@ class ChunkedKind:
         keys, values = (kept_columns(part[rows], cache.ring, ring) for part in cache.state)
         return ChunkedBatch(keys, values, layout, self._size, self._mask_axes)
 
-    def alone(self, cache: ChunkedBatch, index: int) -> ChunkedKVCache:
-        """Copies the tokens of the row's last chunk, in order."""
+    def alone(self, cache: ChunkedBatch, index: int, *, has_spare: bool = True) -> ChunkedKVCache:
+        """Copies the tokens of the row's last chunk, in order. A ring is never made with free columns."""
         length = cache.layout.width - cache.layout.pads[index]
         start = _chunk_start(length, self._size)
         keys, values = (
             mx.contiguous(last_columns(part[index : index + 1], cache.ring, length - start)) for part in cache.state
         )
         return ChunkedKVCache.from_state((keys, values, length, self._size, start))
+
+    def shortest(self, tokens: int) -> int:
+        """Any that leaves tokens of the last chunk: those of earlier ones are gone."""
+        return _chunk_start(tokens, self._size) + 1
+
+    def prefix(self, cache: Any, tokens: int) -> ChunkedKVCache:
+        """The tokens of its last chunk: what ended chunks have left is not kept."""
+        start = max(cache.start_position, _chunk_start(tokens, self._size))
+        columns = slice(start - cache.start_position, tokens - cache.start_position)
+        keys, values = (mx.contiguous(part[..., columns, :]) for part in (cache.keys, cache.values))
+        return ChunkedKVCache.from_state((keys, values, tokens, self._size, start))
 
     def row_bytes(self, cache: Any, columns: int) -> int:
         """Keys and values of at most a chunk."""

@@ -32,10 +32,19 @@ class CompositeKind:
         pairs = zip(self._kinds, cache.caches, strict=True)
         return CacheList(*(kind.keep(part, rows, layout) for kind, part in pairs))
 
-    def alone(self, cache: CacheList, index: int) -> CacheList:
+    def alone(self, cache: CacheList, index: int, *, has_spare: bool = True) -> CacheList:
         """Each of the layer's caches by its own kind."""
         pairs = zip(self._kinds, cache.caches, strict=True)
-        return CacheList(*(kind.alone(part, index) for kind, part in pairs))
+        return CacheList(*(kind.alone(part, index, has_spare=has_spare) for kind, part in pairs))
+
+    def shortest(self, tokens: int) -> int:
+        """That of the layer's cache that can be cut least."""
+        return max(kind.shortest(tokens) for kind in self._kinds)
+
+    def prefix(self, cache: CacheList, tokens: int) -> CacheList:
+        """Each of the layer's caches by its own kind."""
+        pairs = zip(self._kinds, cache.caches, strict=True)
+        return CacheList(*(kind.prefix(part, tokens) for kind, part in pairs))
 
     def row_bytes(self, cache: CacheList, columns: int) -> int:
         """Of all of the layer's caches."""

@@ -97,15 +97,20 @@ class FullKind:
         keys, values = cache.state
         return FullBatch(keys[rows, :, trim:, :], values[rows, :, trim:, :], layout, self._mask_axes)
 
-    def alone(self, cache: FullBatch, index: int) -> KVCache:
-        """Copies the row's own columns and the free ones behind them."""
-        pad = cache.layout.pads[index]
-        keys, values = cache.state
-        solo = KVCache()
-        solo.keys = mx.contiguous(keys[index : index + 1, :, pad:, :])
-        solo.values = mx.contiguous(values[index : index + 1, :, pad:, :])
-        solo.offset = cache.layout.width - pad
-        return solo
+    def alone(self, cache: FullBatch, index: int, *, has_spare: bool = True) -> KVCache:
+        """Copies the row's own columns, and the free ones behind them."""
+        columns = cache.layout.columns(index, has_spare=has_spare)
+        keys, values = (mx.contiguous(part[index : index + 1, :, columns, :]) for part in cache.state)
+        return KVCache.from_state((keys, values, cache.layout.width - columns.start))
+
+    def shortest(self, tokens: int) -> int:
+        """Any: no token needs a later one."""
+        return 1
+
+    def prefix(self, cache: Any, tokens: int) -> KVCache:
+        """The columns that hold them, and free ones up to the next step."""
+        columns = slice(0, capacity_for(tokens + 1))
+        return KVCache.from_state((cache.keys[..., columns, :], cache.values[..., columns, :], tokens))
 
     def row_bytes(self, cache: Any, columns: int) -> int:
         """Keys and values of every column."""

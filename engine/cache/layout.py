@@ -73,6 +73,10 @@ class Layout:
             return mx.arange(self.width + 1) >= self._pads_array[:, None, None, None]
         return create_causal_mask(tokens, self.width, window_size, left_padding=self._pads_array)
 
+    def columns(self, index: int, *, has_spare: bool) -> slice:
+        """Those of row `index`; has_spare: with the free ones behind them."""
+        return slice(self.pads[index], None if has_spare else self.width)
+
     @staticmethod
     def side_by_side(layouts: Sequence["Layout"]) -> "Layout":
         """The rows of all of these, in order, right-aligned at the widest."""

@@ -100,14 +100,25 @@ class QuantizedKind:
         keys, values = (each(triple, lambda part: part[rows, :, trim:, :]) for triple in cache.state)
         return QuantizedBatch(keys, values, layout, self._scheme)
 
-    def alone(self, cache: QuantizedBatch, index: int) -> QuantizedKVCache:
-        """Copies the row's own columns and the free ones behind them."""
-        pad = cache.layout.pads[index]
+    def alone(self, cache: QuantizedBatch, index: int, *, has_spare: bool = True) -> QuantizedKVCache:
+        """Copies the row's own columns, and the free ones behind them."""
+        columns = cache.layout.columns(index, has_spare=has_spare)
         keys, values = (
-            each(triple, lambda part: mx.contiguous(part[index : index + 1, :, pad:, :])) for triple in cache.state
+            each(triple, lambda part: mx.contiguous(part[index : index + 1, :, columns, :])) for triple in cache.state
         )
-        offset = cache.layout.width - pad
-        return QuantizedKVCache.from_state((keys, values, offset, self._scheme.group_size, self._scheme.bits))
+        return self._solo(keys, values, cache.layout.width - columns.start)
+
+    def shortest(self, tokens: int) -> int:
+        """Any: no token needs a later one."""
+        return 1
+
+    def prefix(self, cache: Any, tokens: int) -> QuantizedKVCache:
+        """The columns that hold them, and free ones up to the next step."""
+        columns = slice(0, capacity_for(tokens + 1))
+        return self._solo(columns_of(cache.keys, columns), columns_of(cache.values, columns), tokens)
+
+    def _solo(self, keys: Triple, values: Triple, tokens: int) -> QuantizedKVCache:
+        return QuantizedKVCache.from_state((keys, values, tokens, self._scheme.group_size, self._scheme.bits))
 
     def row_bytes(self, cache: Any, columns: int) -> int:
         """Keys and values of every column, with their scales and biases."""

@@ -27,9 +27,17 @@ class RecurrentKind:
         """Takes the rows."""
         return _of([state[rows] for state in _states(cache)])
 
-    def alone(self, cache: ArraysCache, index: int) -> ArraysCache:
+    def alone(self, cache: ArraysCache, index: int, *, has_spare: bool = True) -> ArraysCache:
         """Copies the row's states."""
         return _of([mx.contiguous(state[index : index + 1]) for state in _states(cache)])
+
+    def shortest(self, tokens: int) -> int:
+        """No shorter: a state has all tokens in it."""
+        return tokens
+
+    def prefix(self, cache: ArraysCache, tokens: int) -> ArraysCache:
+        """The states as they are: whoever goes on puts others in their place."""
+        return _of([state[:] for state in _states(cache)])
 
     def row_bytes(self, cache: ArraysCache, columns: int) -> int:
         """The states, whatever the length."""

@@ -101,12 +101,23 @@ class RotatingKind:
         keys, values = (kept_columns(part[rows], cache.ring, ring) for part in cache.state)
         return RotatingBatch(keys, values, layout, self._window, self._mask_axes)
 
-    def alone(self, cache: RotatingBatch, index: int) -> RotatingKVCache:
-        """Copies the row's own tokens, in order."""
+    def alone(self, cache: RotatingBatch, index: int, *, has_spare: bool = True) -> RotatingKVCache:
+        """Copies the row's own tokens, in order. A ring is never made with free columns."""
         live = cache.ring.live(index)
         keys, values = (mx.contiguous(last_columns(part[index : index + 1], cache.ring, live)) for part in cache.state)
         offset = cache.layout.width - cache.layout.pads[index]
         return RotatingKVCache.from_state((keys, values, offset, 0, self._window, live))
+
+    def shortest(self, tokens: int) -> int:
+        """Any before the window is full: from then on a token's column is another's."""
+        return 1 if tokens < self._window else tokens
+
+    def prefix(self, cache: Any, tokens: int) -> RotatingKVCache:
+        """Without the columns that a chunk has left beside the window."""
+        keys, values, offset, _, window, next_column = cache.state
+        keys, values = (window_columns(part, window, next_column) for part in (keys, values))
+        column = min(next_column, window) - (offset - tokens)
+        return RotatingKVCache.from_state((keys, values, tokens, 0, window, column))
 
     def row_bytes(self, cache: Any, columns: int) -> int:
         """Keys and values of at most the window."""
@@ -139,6 +150,13 @@ def kept_columns(buffer: mx.array, before: Ring, after: Ring) -> mx.array:
         return buffer
     newest = last_columns(buffer, before, after.filled)
     return grown(newest, after.filled, ring_capacity(after.filled + 1, after.window))
+
+
+def window_columns(buffer: mx.array, window: int, next_column: int) -> mx.array:
+    """A solo ring's columns, without those that a chunk has left and nobody will see: their bytes are not kept."""
+    if next_column <= window:
+        return buffer[:]
+    return mx.contiguous(buffer[..., next_column - window : next_column, :])
 
 
 def solo_pieces(buffer: mx.array, cache: RotatingKVCache) -> Sequence[mx.array]:

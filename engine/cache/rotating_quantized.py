@@ -10,7 +10,14 @@ from engine.cache.layout import Layout
 from engine.cache.masks import Mask
 from engine.cache.quantized import Triple, columns_of, each, write
 from engine.cache.ring import Ring
-from engine.cache.rotating import kept_columns, last_columns, ordered_pieces, refuse_several, ring_capacity
+from engine.cache.rotating import (
+    kept_columns,
+    last_columns,
+    ordered_pieces,
+    refuse_several,
+    ring_capacity,
+    window_columns,
+)
 from engine.cache.scheme import LayerScheme
 
 
@@ -181,8 +188,8 @@ class QuantizedRotatingKind:
         keys, values = (each(triple, lambda part: kept_columns(part[rows], cache.ring, ring)) for triple in cache.state)
         return QuantizedRotatingBatch(keys, values, layout, ring, self._scheme)
 
-    def alone(self, cache: QuantizedRotatingBatch, index: int) -> QuantizedRotatingCache:
-        """Copies the row's own tokens, in order."""
+    def alone(self, cache: QuantizedRotatingBatch, index: int, *, has_spare: bool = True) -> QuantizedRotatingCache:
+        """Copies the row's own tokens, in order. A ring is never made with free columns."""
         live = cache.ring.live(index)
 
         def own(part: mx.array) -> mx.array:
@@ -190,7 +197,22 @@ class QuantizedRotatingKind:
 
         keys, values = (each(triple, own) for triple in cache.state)
         offset = cache.layout.width - cache.layout.pads[index]
-        state = (keys, values, offset, self._window, live, self._scheme.bits, self._scheme.group_size)
+        return self._solo(keys, values, offset, live)
+
+    def shortest(self, tokens: int) -> int:
+        """Any before the window is full: from then on a token's column is another's."""
+        return 1 if tokens < self._window else tokens
+
+    def prefix(self, cache: Any, tokens: int) -> QuantizedRotatingCache:
+        """Without the columns that a chunk has left beside the window."""
+        keys, values, offset, window, next_column, _, _ = cache.state
+        keys, values = (
+            each(triple, lambda part: window_columns(part, window, next_column)) for triple in (keys, values)
+        )
+        return self._solo(keys, values, tokens, min(next_column, window) - (offset - tokens))
+
+    def _solo(self, keys: Triple, values: Triple, tokens: int, next_column: int) -> QuantizedRotatingCache:
+        state = (keys, values, tokens, self._window, next_column, self._scheme.bits, self._scheme.group_size)
         return QuantizedRotatingCache.from_state(state)
 
     def row_bytes(self, cache: Any, columns: int) -> int:

@@ -47,6 +47,7 @@ _FACTS: Final = m.ModelFacts(
     draft_model="tiny",
     created=1_735_689_600,
     fingerprint="fp_0123456789ab",
+    wants_snapshots=True,
 )
 _LEAST_FACTS: Final = m.ModelFacts(
     id="m",
@@ -144,6 +145,7 @@ FROM_ENGINE: Final[dict[str, m.AnyFromEngine]] = {
                     message="the forward of step 77 failed",
                 ),
                 prefilled=4_096,
+                cached_tokens=2_048,
                 prompt_logprobs=(None, m.TokenLogprobs(logprob=-3.5, top_ids=pack_ids([8]), top=(-0.125,))),
             ),
         ),
@@ -208,6 +210,21 @@ STATUS: Final[dict[str, s.EngineStatus]] = {
             s.FrontendStatus(name="frontend-1", pid=4_711, listens=("http://127.0.0.1:8080",), rows=3, silent_s=0.5),
         ),
         adapters=("sql", "poems"),
+        prefix=s.PrefixStatus(
+            entries=4,
+            size_bytes=40,
+            limit_bytes=100,
+            evictions=5,
+            hits=10,
+            misses=6,
+            queried_tokens=9_100,
+            hit_tokens=8_000,
+            exact=1,
+            snapshot=2,
+            cut=3,
+            live=4,
+            unasked=7,
+        ),
     ),
     "status_least": s.EngineStatus(epoch="e1", protocol_version=1, pid=1, phase="starting"),
 }

@@ -14,7 +14,7 @@ from engine.cache.layout import Layout
 from engine.cache.registry import kind_of
 from engine.cache.rotating_quantized import QuantizedRotatingCache
 from engine.cache.scheme import LayerScheme
-from tests.engine.cache.twins import ACTIONS, CLOSE, WINDOW, Together, arrays, filled, live_through, same
+from tests.engine.cache.twins import ACTIONS, CLOSE, WINDOW, Together, arrays, filled, live_through, same, write
 
 CACHES: dict[str, Callable[[], Any]] = {
     "plain": KVCache,
@@ -142,3 +142,54 @@ def test_padded_batches_become_one(name: str, left: list[int], right: list[int],
     for _ in range(steps[2]):
         assert both.step() < CLOSE
     assert both.holds_what_twins_hold()
+
+
+@pytest.mark.parametrize("name", CACHES)
+@pytest.mark.parametrize("chunk", [2, 12])
+def test_a_prefix_holds_what_a_row_of_its_length_holds(name: str, chunk: int) -> None:
+    """E6: cut to any length that its kind allows, and all lengths before the window is full; it goes on as that row."""
+    make, kind = CACHES[name], kind_of(CACHES[name]())
+    cuts = 0
+    for length in range(chunk, 4 * WINDOW, chunk):
+        shortest = kind.shortest(length)
+        for tokens in range(chunk, length + 1, chunk):
+            if tokens != length and tokens < shortest:
+                continue
+            cuts += tokens < length
+            prefix = kind.prefix(filled(make, length, 1, chunk), tokens)
+            twin = filled(make, tokens, 1, chunk)
+            assert same(prefix, twin)
+            assert mx.array_equal(write(prefix, 1, 5_000), write(twin, 1, 5_000))
+            assert mx.array_equal(write(prefix, 3, 6_000), write(twin, 3, 6_000))
+            assert same(prefix, twin)
+    assert cuts or name in ("recurrent", "composite") or chunk > WINDOW
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_nobody_writes_into_anothers_prefix(name: str) -> None:
+    """E6: donor and two joiners go on from the same tokens, each as alone; the donor's bytes stay for a third."""
+    make, kind = CACHES[name], kind_of(CACHES[name]())
+    for length in (3, 7, 12, 30):
+        donor, twin = filled(make, length, 1), filled(make, length, 1)
+        joiners = [kind.prefix(donor, length) for _ in range(2)]
+        for step, cache in enumerate([*joiners, donor]):
+            other = filled(make, length, 1)
+            for tokens in (1, 1, 4, 1):
+                assert mx.array_equal(write(cache, tokens, 100 * step), write(other, tokens, 100 * step))
+            assert same(cache, other)
+        kept = kind.prefix(twin, length)
+        write(twin, 1, 9)
+        assert same(kept, filled(make, length, 1))
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_a_row_is_taken_out_without_free_columns(name: str) -> None:
+    """What is kept of a row has no more bytes than its tokens, and is the row."""
+    batch = _together(name)
+    batch.join([9, 4, 17])
+    for index, twin in enumerate(batch.twins):
+        alone = batch.kind.alone(batch.cache, index, has_spare=False)
+        mx.eval(arrays(alone))
+        assert same(alone, twin)
+        columns = batch.layout.width - batch.layout.pads[index]
+        assert alone.nbytes == batch.kind.row_bytes(alone, min(columns, 17))

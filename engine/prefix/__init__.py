@@ -1,0 +1,1 @@
+"""The prefix cache in memory: which prompts' caches are kept, found again and given up."""

@@ -28,6 +28,8 @@ from engine.mailbox import Client, Heard, SubmitHeard
 from engine.model.adapters import Adapters
 from engine.mounts import Mounter
 from engine.parts import LoopParts
+from engine.prefix.keeper import PrefixKeeper, RowCaches
+from engine.prefix.store import StoreLimits
 from engine.row import Row, RowKey, make_row
 from engine.sampling.grammar import GrammarCompiler, GrammarTokenizer
 from engine.sampling.masks import GrammarMasks
@@ -202,22 +204,8 @@ class OurTurn:
             for index in range(0, len(submits), constrained.every):
                 submits[index] = msgspec.structs.replace(submits[index], grammar=constrained.grammar)
         self._mailbox = _DeafMailbox(submits)
-        adapters = Adapters(model)
-        self._loop = EngineLoop(
-            LoopParts(
-                model=model,
-                adapters=adapters,
-                mounter=Mounter(adapters, None, ""),
-                mailbox=self._mailbox,  # pyright: ignore[reportArgumentType]  # what the loop uses of a Mailbox
-                board=StatusBoard(_EPOCH, 0),
-                facts=_facts(model),
-                stop=threading.Event(),
-                chunk_tokens=PROMPT_TOKENS * (chunk_prompts or len(prompts)),
-                grace_s=0.0,
-                weights_bytes=_weights_bytes(model),
-                grammars=grammars,
-            )
-        )
+        chunk_tokens = PROMPT_TOKENS * (chunk_prompts or len(prompts))
+        self._loop = EngineLoop(loop_parts(model, self._mailbox, chunk_tokens, grammars))
         while self._mailbox.largest_step_rows < len(prompts):
             self._loop.turn()
 
@@ -273,6 +261,28 @@ class LibraryGenerator:
 
 
 RUNNERS: Final = (BareLoop, OurDecode, OurTurn, LibraryGenerator)
+
+
+def loop_parts(
+    model: Any, mailbox: Any, chunk_tokens: int, grammars: GrammarCompiler | None = None, ceiling_bytes: int = 0
+) -> LoopParts:
+    """Of a loop on a model and a stand-in for its mailbox. ceiling_bytes: of the prefix cache, 0 for none."""
+    adapters, facts = Adapters(model), _facts(model)
+    caches = RowCaches(DEFAULT_PLAN.kinds(model), chunk_tokens, facts.context_length)
+    return LoopParts(
+        model=model,
+        adapters=adapters,
+        mounter=Mounter(adapters, None, ""),
+        mailbox=mailbox,
+        board=StatusBoard(_EPOCH, 0),
+        facts=facts,
+        stop=threading.Event(),
+        chunk_tokens=chunk_tokens,
+        grace_s=0.0,
+        weights_bytes=_weights_bytes(model),
+        grammars=grammars or GrammarCompiler(_NO_GRAMMAR),
+        prefixes=PrefixKeeper(StoreLimits(ceiling_bytes), adapters, caches),
+    )
 
 
 def fixed_prompts(rows: int, vocabulary_size: int, tokens: int = PROMPT_TOKENS) -> list[list[int]]:

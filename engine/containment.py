@@ -21,10 +21,11 @@ _SHOWN_LENGTH: Final = 600
 
 
 class Containment:
-    """One per loop."""
+    """One per loop. on_fault: is told of each fault, with the rows that it may belong to, before anything else."""
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: Roster, on_fault: Callable[[Sequence[Row]], None]) -> None:
         self._roster = roster
+        self._on_fault = on_fault
 
     @contextmanager
     def ending(self, rows: Sequence[Row], code: ErrorCode) -> Iterator[None]:
@@ -45,6 +46,7 @@ class Containment:
             yield
         except Exception as error:  # whatever a model's code or the device raises
             log.exception("rows.failed", extra={"ids": [row.key.id for row in rows]})
+            self._on_fault(rows)
             why = f"{type(error).__name__}: {error}"[:_SHOWN_LENGTH]
             over(why.encode("utf-8", "backslashreplace").decode())
 

@@ -29,7 +29,7 @@ class Gap:
 
     def is_long(self, row: Row) -> bool:
         """Whether the row's prompt takes more than one chunk, or has been begun."""
-        return row.prefilled > 0 or row.remaining_prefill_tokens > self._chunk_tokens
+        return row.is_half_way or row.remaining_prefill_tokens > self._chunk_tokens
 
     def is_spent(self, head: Row, has_batch: bool) -> bool:
         """Whether rows that could decode have waited for enough of other rows' prefill. head: the next to prefill."""

@@ -77,6 +77,7 @@ class Intake:
         row = self._roster.rows.get(RowKey(client, cancel.id))
         if row is not None:
             log.info("row.cancelled", extra={"id": row.key.id, "reason": cancel.reason})
+            row.prefix.keep_tokens = cancel.keep_tokens
             self._roster.end(row, finish_reason_of(cancel), time.monotonic())
 
     def settle_grammars(self) -> None:

@@ -58,7 +58,8 @@ class EngineLoop:
         self._tally = Tally()
         self._outbox = Outbox(parts.board.epoch)
         self._roster = Roster(self._outbox, self._tally)
-        self._faults = Containment(self._roster)
+        self._prefixes = parts.prefixes
+        self._faults = Containment(self._roster, self._prefixes.distrust)
         self._admission = Admission(parts.facts)
         self._intake = Intake(parts, self._roster, self._admission, self._faults)
         self._allocator = Allocator(parts.weights_bytes)
@@ -113,10 +114,14 @@ class EngineLoop:
     def _obey(self, heard: ControlHeard) -> None:
         with self._faults.handing([], lambda why: self._mailbox.control_done(heard, why)):
             try:
-                self._parts.mounter.obey(heard.control)
+                if heard.control.command == "flush_prefixes":
+                    self._prefixes.clear()
+                else:
+                    self._parts.mounter.obey(heard.control)
             except EngineError as error:
                 self._mailbox.control_done(heard, error.message)
                 return
+            self._prefixes.forget_unmounted()
             self._board.set_adapters(self._adapters.names)
             self._mailbox.control_done(heard, None)
 
@@ -137,6 +142,8 @@ class EngineLoop:
         while self._roster.ended:
             ended = set(self._roster.ended)
             self._roster.ended.clear()
+            with self._faults.ending([], ErrorCode.DECODE_FAILED):
+                self._prefixes.leave(ended, [*self._batch.groups, *self._prefilling.ready], self._live_bytes)
             self._admission.remove(ended)
             self._prefilling.remove(ended)
             rows_before = len(self._batch)
@@ -153,7 +160,7 @@ class EngineLoop:
         live = self._prefilling.live_rows + len(self._batch)
         while self._admission.can_admit(live):
             for row in self._admission.admit():
-                self._prefilling.rows.add(row)
+                self._prefilling.add(row)
                 live += 1
 
     def _prefill(self) -> None:
@@ -161,7 +168,7 @@ class EngineLoop:
         gap = Gap(self._parts.chunk_tokens, self._parts.prompt_concurrency)
         while turn := self._prefilling.next_turn(gap, has_batch=len(self._batch) > 0):
             self._board.turn_began()
-            self._prefilling.advance(turn, gap, self._read_beside_chunk, has_batch=len(self._batch) > 0)
+            self._prefilling.advance(turn, gap, self._read_beside_chunk, self._batch)
             self._board.turn_ended()
             self._tell()
             self._hear(0)
@@ -251,6 +258,7 @@ class EngineLoop:
             return True
         with self._faults.ending(rows, ErrorCode.DECODE_FAILED):
             tokens = decode.read(launch.register) if launch.masked is None else launch.masked.known_tokens()
+            self._prefixes.proven()
             unread = iter([(row, token) for row, token in zip(rows, tokens, strict=True) if row.has_unread])
             now = time.monotonic()
             while self._take_each(unread, now):
@@ -289,15 +297,22 @@ class EngineLoop:
         if self._reporter.is_due():
             self._publish()
 
+    @property
+    def _live_bytes(self) -> int:
+        """Of the caches of all rows that live."""
+        return self._prefilling.allocated_bytes + self._batch.allocated_bytes
+
     def _publish(self) -> None:
         waiting = [*self._admission.waiting, *self._prefilling.not_begun()]
+        self._prefixes.live_rows_take(self._live_bytes)
         progress = Progress(
             waiting=len(waiting),
             oldest_at=min((row.submitted_at for row in waiting), default=None),
             decoding=len(self._batch),
             step=self._pulse.status(),
-            kv_bytes=self._prefilling.allocated_bytes + self._batch.allocated_bytes,
+            kv_bytes=self._live_bytes,
             ledger_bytes=self._batch.ledger_bytes,
+            prefix=self._prefixes.status(),
         )
         self._reporter.publish(progress, self._allocator)
 

@@ -25,7 +25,7 @@ from engine.garbage import leave_out_what_stands
 from engine.heartbeat import Heartbeat, HeartbeatSettings
 from engine.loop import EngineLoop
 from engine.mailbox import Mailbox
-from engine.memory import limit_device_memory
+from engine.memory import default_ceiling_bytes, limit_device_memory
 from engine.model.adapters import DEFAULT_NAME, Adapter, Adapters, check_folder, read_adapter
 from engine.model.dense_reads import attending_model
 from engine.model.draft import load_draft
@@ -36,6 +36,8 @@ from engine.model.support import Support, probe_batching
 from engine.model.tokenizer_files import TOKENIZER_NAME, TokenizerFiles
 from engine.mounts import Mounter
 from engine.parts import LoopParts
+from engine.prefix.keeper import PrefixKeeper, RowCaches
+from engine.prefix.store import StoreLimits
 from engine.sampling.grammar import GrammarCompiler, GrammarTokenizer
 from engine.sampling.sampler import HONOURED_FIELDS
 from engine.settings import Settings
@@ -174,10 +176,17 @@ def _prepare(
     support = _warm(model, board, settings.max_rows, scheme)
     draft = load_draft(settings, loaded)
     facts = model_facts(loaded, tokenizer, settings, support.batching, HONOURED_FIELDS)
+    chunk_tokens = settings.prefill_step_size or CHUNK_TOKENS[loaded.device]
+    rows = RowCaches(
+        support.cache_plan.kinds(model), chunk_tokens, facts.context_length, bool(support.cache_plan.quantized)
+    )
+    if rows.kinds is None:
+        log.warning("prefixes.off", extra={"reason": "the model's layers keep caches of no known kind"})
+    prefixes = PrefixKeeper(_prefix_limits(settings, loaded), adapters, rows)
+    facts = msgspec.structs.replace(facts, wants_snapshots=prefixes.wants_snapshots)
     board.set_model(_model_status(facts), support.batching)
     log.debug("model.ready", extra=msgspec.structs.asdict(facts))
     welcome = Welcome(epoch=board.epoch, protocol_version=PROTOCOL_VERSION, facts=facts, tokenizer=tokenizer.manifest)
-    chunk_tokens = settings.prefill_step_size or CHUNK_TOKENS[loaded.device]
     return LoopParts(
         model=model,
         adapters=adapters,
@@ -191,9 +200,17 @@ def _prepare(
         weights_bytes=loaded.weights_bytes,
         grammars=GrammarCompiler(_grammar_tokenizer(tokenizer, facts)),
         cache_plan=support.cache_plan,
+        prefixes=prefixes,
         speculator=None if draft is None else Speculator(draft, settings.num_draft_tokens, chunk_tokens),
         prompt_concurrency=settings.prompt_concurrency,
     )
+
+
+def _prefix_limits(settings: Settings, loaded: LoadedModel) -> StoreLimits:
+    ceiling_bytes = settings.prompt_cache_bytes
+    if ceiling_bytes is None:
+        ceiling_bytes = default_ceiling_bytes(loaded.weights_bytes)
+    return StoreLimits(ceiling_bytes, settings.prompt_cache_size)
 
 
 def _default_adapter(settings: Settings, loaded: LoadedModel) -> Adapter | None:

@@ -1,5 +1,7 @@
 """The device allocator: its limits, what it holds, and when its cache of free buffers is cleared."""
 
+import os
+from pathlib import Path
 from typing import Final
 
 import mlx.core as mx
@@ -9,6 +11,8 @@ from protocol.status import MemoryStatus
 CLEAR_EVERY_STEPS: Final = 256
 # Share of what Metal recommends that the allocator may keep as free buffers.
 _CACHE_SHARE: Final = 0.1
+# Linux: `max`, or the bytes that all processes of a container may take.
+_CONTAINER_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 class Allocator:
@@ -38,6 +42,29 @@ class Allocator:
             kv_bytes=kv_bytes,
             ledger_bytes=ledger_bytes,
         )
+
+
+def default_ceiling_bytes(weights_bytes: int) -> int:
+    """What live rows' caches and kept prefixes may take: half of what the weights leave of the device's memory.
+
+    On a CPU a quarter: everything else on the machine lives there, too.
+    """
+    is_cpu = mx.default_device().type == mx.DeviceType.cpu
+    return max(0, _device_memory_bytes(is_cpu=is_cpu) - weights_bytes) // (4 if is_cpu else 2)
+
+
+def _device_memory_bytes(*, is_cpu: bool) -> int:
+    """What Metal recommends, or else a GPU's own memory; on a CPU the machine's, or its container's."""
+    info = {} if is_cpu else mx.device_info()
+    for name in ("max_recommended_working_set_size", "memory_size", "total_memory"):
+        if name in info:
+            return int(info[name])
+    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = _CONTAINER_LIMIT.read_text(encoding="ascii").strip()
+    except OSError:
+        return machine_bytes
+    return min(machine_bytes, int(limit)) if limit.isdecimal() else machine_bytes
 
 
 def limit_device_memory() -> None:

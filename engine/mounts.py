@@ -68,7 +68,7 @@ class Mounter:
             case "unmount_adapter":
                 self._adapters.unmount(control.argument)
             case "flush_prefixes":
-                raise EngineError(ErrorCode.UNSUPPORTED, "flush_prefixes: this engine keeps no prefixes")
+                raise AssertionError("prefixes are not the mounter's")
         self._note()
 
     def _mount(self, text: str) -> None:

@@ -18,10 +18,16 @@ class Outbox:
         self._finishes: dict[RowKey, Finish] = {}
         self._prompts: dict[RowKey, Sequence[TokenLogprobs | None]] = {}
         self._prefilled: dict[RowKey, int] = {}
+        self._cached: dict[RowKey, int] = {}
 
     def add_progress(self, row: Row) -> None:
         """How far the row's prompt is computed; told while nothing else can be."""
         self._prefilled[row.key] = row.prefilled
+
+    def add_cached(self, row: Row) -> None:
+        """How much of the row's prompt was there already, if any; told with its first token."""
+        if row.cached_tokens:
+            self._cached[row.key] = row.cached_tokens
 
     def add_prompt_logprobs(self, row: Row, entries: Sequence[TokenLogprobs | None]) -> None:
         """Of all of the row's prompt tokens; told before its first token."""
@@ -60,6 +66,7 @@ class Outbox:
                 tokens=pack_ids(tokens),
                 logprobs=None if logprobs is None else tuple(logprobs),
                 finish=self._finishes.get(key),
+                cached_tokens=self._cached.pop(key, None),
             )
             by_client.setdefault(key.client, []).append(delta)
         self._tokens, self._logprobs, self._finishes = {}, {}, {}

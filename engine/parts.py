@@ -9,6 +9,7 @@ from engine.cache.plan import DEFAULT_PLAN, CachePlan
 from engine.mailbox import Mailbox
 from engine.model.adapters import Adapters
 from engine.mounts import Mounter
+from engine.prefix.keeper import PrefixKeeper
 from engine.sampling.grammar import GrammarCompiler
 from engine.speculate import Speculator
 from engine.status import StatusBoard
@@ -33,6 +34,7 @@ class LoopParts:
     grace_s: float
     weights_bytes: int
     grammars: GrammarCompiler
+    prefixes: PrefixKeeper
     cache_plan: CachePlan = DEFAULT_PLAN
     speculator: Speculator | None = None
     prompt_concurrency: int | None = None

@@ -59,6 +59,11 @@ def launch_known(model: nn.Module, group: Group, tokens: list[int]) -> None:
     mx.async_eval(_arrays(group.caches))
 
 
+def launch_copy(cache: Any) -> None:
+    """Sets the device to make a layer's cache that is to be kept; nobody waits for it."""
+    mx.async_eval(_arrays([cache]))
+
+
 def wait_for_chunk(caches: list[Any]) -> None:
     """Waits until the caches hold what was launched."""
     mx.eval(_arrays(caches))

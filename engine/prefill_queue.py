@@ -28,10 +28,10 @@ class PrefillQueue:
         self._rows = deque(row for row in self._rows if row not in ended)
 
     def leaders(self) -> Iterator[Row]:
-        """The rows in order, without those whose prompt a sibling before them brings along."""
+        """The rows in order, without those whose prompt, or long beginning of it, one before them brings along."""
         led: list[Row] = []
         for row in self._rows:
-            if not any(row.is_sibling_of(leader) for leader in led):
+            if not row.prefix.is_waiting and not any(row.is_sibling_of(leader) for leader in led):
                 led.append(row)
                 yield row
 

@@ -6,12 +6,13 @@ chunks is the loop's.
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Final
 
 from mlx_lm.models.cache import make_prompt_cache
 
 from engine import prefill
-from engine.batch import Group
+from engine.batch import Batch, Group
 from engine.containment import Containment
 from engine.gap import Gap
 from engine.memory import Allocator
@@ -38,6 +39,7 @@ class Prefilling:
         self._allocator = allocator
         self._masks = masks
         self._faults = faults
+        self._prefixes = parts.prefixes
         self._kinds = parts.cache_plan.kinds(parts.model)
         self._order = PrefillOrder(parts.chunk_tokens)
         self.rows = PrefillQueue()
@@ -58,10 +60,21 @@ class Prefilling:
         """Rows of whose prompts nothing is computed yet, nor is being computed."""
         return (row for row in self.rows if row.prefill_began_at is None)
 
+    def add(self, row: Row) -> None:
+        """A row that was admitted."""
+        self.rows.add(row)
+        self._expect(row)
+
     def remove(self, ended: set[Row]) -> None:
-        """Forgets rows that ended."""
+        """Forgets rows that ended; who waited for what one of them computes looks anew."""
         self.rows.remove(ended)
         self.ready = self._faults.groups_left(self.ready, ended, ErrorCode.PREFILL_FAILED)
+        for row in self.rows:
+            if row.prefix.leader in ended and not row.is_half_way:
+                self._expect(row)
+
+    def _expect(self, row: Row) -> None:
+        self._prefixes.expect(row, takewhile(lambda before: before is not row, self.rows))
 
     def take_ready(self) -> list[Group]:
         """Hands over the groups that join now."""
@@ -77,9 +90,12 @@ class Prefilling:
         is_step_due = bool(self.ready) and not has_batch and gap.is_long(turn.row)
         return None if is_step_due or gap.is_spent(turn.row, has_batch) else turn
 
-    def advance(self, turn: Turn, gap: Gap, read_beside: Callable[[], None], *, has_batch: bool) -> None:
-        """Runs this chunk. read_beside: called while the device works on it."""
-        rows = self._rows_of(turn, gap)
+    def advance(self, turn: Turn, gap: Gap, read_beside: Callable[[], None], batch: Batch) -> None:
+        """Runs this chunk. read_beside: called while the device works on it. batch: what decodes."""
+        has_batch = len(batch) > 0
+        rows = self._rows_of(turn, gap, batch)
+        if not rows:
+            return
         is_waited_for = has_batch or bool(self.ready)
         tokens = 0
         if len(rows) > 1:
@@ -92,16 +108,27 @@ class Prefilling:
         if is_waited_for:
             gap.charge(tokens)
 
-    def _rows_of(self, turn: Turn, gap: Gap) -> list[Row]:
-        """The row whose turn it is, or the short ones that go as one chunk with it."""
+    def _rows_of(self, turn: Turn, gap: Gap, batch: Batch) -> list[Row]:
+        """The row whose turn it is, or the short ones that go as one chunk with it; none if it failed."""
         now = time.monotonic()
+        if not self._begin(turn.row, batch):
+            return []
         can_share = self._kinds is not None and all(kind.prefills_together for kind in self._kinds)
         company = self._order.company(turn, self.rows.leaders())
-        rows = (gap.rows_together(company, turn.allowance_tokens) if can_share else []) or [turn.row]
+        begun = (row for row in company if row is turn.row or self._begin(row, batch))
+        rows = (gap.rows_together(begun, turn.allowance_tokens) if can_share else []) or [turn.row]
         for row in rows:
+            if row.prefill_began_at is None:
+                self._prefixes.count(row)
             for sibling in self.rows.family(row):
                 sibling.prefill_began_at = sibling.prefill_began_at or now
         return rows
+
+    def _begin(self, row: Row, batch: Batch) -> bool:
+        """A row that has computed nothing takes over what others have. Whether it lives on."""
+        with self._faults.ending([row], ErrorCode.PREFILL_FAILED):
+            self._prefixes.begin(row, [*batch.groups, *self.ready], self.rows)
+        return row.ending is None
 
     def _forward_together(self, rows: list[Row], read_beside: Callable[[], None]) -> int:
         """Returns the tokens forwarded, padding included. The last prompt tokens ride in the step that follows."""
@@ -109,6 +136,7 @@ class Prefilling:
         group = prefill.launch_together(self._parts.adapters.model_for(rows[0].adapter), self._kinds, rows)
         read_beside()
         prefill.wait_for_chunk(group.caches)
+        self._prefixes.proven()
         # The rows stay in the queue until nothing can fail any more: there they are tried again.
         group.fork([self.rows.family(row) for row in rows])
         for row in rows:
@@ -122,11 +150,15 @@ class Prefilling:
         if row.caches is None:
             row.caches = make_prompt_cache(self._parts.model)
         model = self._parts.adapters.model_for(row.adapter)
-        tokens = prefill.launch_chunk(model, row, self._parts.chunk_tokens)
+        stop = self._prefixes.next_stop(row)
+        chunk_tokens = self._parts.chunk_tokens
+        tokens = prefill.launch_chunk(model, row, min(chunk_tokens, stop - row.prefilled) if stop else chunk_tokens)
         if tokens:
             read_beside()
             prefill.wait_for_chunk(row.caches)
+            self._prefixes.proven()
             prefill.quantize(self._parts.cache_plan, row.caches, row.prefilled)
+            self._prefixes.chunk_done(row)
         self._roster.tally.prompt_tokens += tokens
         if row.remaining_prefill_tokens > 1:
             self._allocator.chunk_done()
@@ -140,6 +172,9 @@ class Prefilling:
         """A row whose prompt is computed but for its last token, and with it its siblings."""
         self._roster.tell_prompt(row, self.rows.family(row))
         family = self.rows.take(row)
+        for each in family:
+            each.prefix.taken_tokens = row.prefix.taken_tokens
+            each.prefix.float_tokens = row.prefix.float_tokens
         # Whether a step of other rows follows this prefill, and this row needs more than one token.
         has_company = row.limit > 1 and bool(has_batch or self.ready or len(self.rows))
         if row.prefilled and (len(family) > 1 or has_company):

@@ -9,7 +9,7 @@ from engine.mailbox import Mailbox
 from engine.memory import Allocator
 from engine.retire import Roster, Tally
 from engine.status import LoopSnapshot, StatusBoard
-from protocol.status import FrontendStatus, RowCounts, StepStatus
+from protocol.status import FrontendStatus, PrefixStatus, RowCounts, StepStatus
 
 PUBLISH_EVERY_S: Final = 0.1
 # Each may name itself in 4 kB: with more of them a status would not fit into its frame.
@@ -29,6 +29,7 @@ class Progress(NamedTuple):
     step: StepStatus
     kv_bytes: int
     ledger_bytes: int
+    prefix: PrefixStatus
 
 
 class Reporter:
@@ -62,6 +63,7 @@ class Reporter:
                 generated_total=self._tally.generated_tokens,
                 drafted_total=self._tally.drafted_tokens,
                 accepted_total=self._tally.accepted_tokens,
+                prefix=progress.prefix,
                 memory=allocator.status(progress.kv_bytes, progress.ledger_bytes),
                 counters=self._tally.counters(self._mailbox.malformed_frames, self._mailbox.stale_messages),
                 frontends=tuple(self._frontends(now)),

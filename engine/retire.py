@@ -89,6 +89,7 @@ class Roster:
         self.tally.generated_tokens += 1
         if row.first_token_at is None:
             row.first_token_at = now
+            self._outbox.add_cached(row)
         logprobs = row.unread_logprobs.popleft().read() if row.unread_logprobs else None
         if row.grammar is not None and not self._is_sound(row, row.grammar, now):
             return False
@@ -143,6 +144,7 @@ class Roster:
     def _end(self, row: Row, finish: Finish) -> None:
         if self.rows.pop(row.key, None) is None:
             return
+        row.ending = finish
         self._with_deadline.discard(row)
         self.ended.add(row)
         self._outbox.add_finish(row, finish)
@@ -159,6 +161,7 @@ class Roster:
                 "id": row.key.id,
                 "reason": finish.reason,
                 "prompt_tokens": finish.usage.prompt_tokens,
+                "cached_tokens": finish.usage.cached_tokens,
                 "completion_tokens": finish.usage.completion_tokens,
                 "queue_ms": finish.timings.queue_ms,
                 "prefill_ms": finish.timings.prefill_ms,

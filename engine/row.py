@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from engine.errors import EngineError
 from engine.model.adapters import Adapter
+from engine.prefix.use import PrefixUse
 from engine.sampling.exclusions import Exclusions, exclusions_of
 from engine.sampling.grammar import CompiledGrammar, RowGrammar, row_grammar
 from protocol.codec import unpack_ids
@@ -40,7 +41,7 @@ class Row:
     read, oldest first. prompt_logprobs: of the prompt's tokens from its second on, as far as it is prefilled, if
     asked for. compiling: the grammar that the row waits for; then it is its grammar. progress_at: when it last said
     how far its prompt is computed. lead_tokens: computed of its prompt here, less those of later rows that went before
-    it meanwhile.
+    it meanwhile. ending: its finish, once it has ended.
     """
 
     key: RowKey
@@ -69,11 +70,23 @@ class Row:
     told: list[int] = field(default_factory=list[int])
     unread_logprobs: deque[UnreadLogprobs] = field(default_factory=deque[UnreadLogprobs])
     prompt_logprobs: list[UnreadLogprobs] = field(default_factory=list[UnreadLogprobs])
+    prefix: PrefixUse = field(default_factory=PrefixUse)
+    ending: Finish | None = None
 
     @property
     def remaining_prefill_tokens(self) -> int:
-        """Tokens to forward before the row can decode, the last prompt token included."""
-        return len(self.to_prefill) - self.prefilled
+        """Tokens to forward before the row can decode, the last prompt token included; an estimate until it begins."""
+        return len(self.to_prefill) - max(self.prefilled, self.prefix.expected_tokens)
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of the prompt that were not computed for this row."""
+        return min(self.prefix.taken_tokens, self.prompt_tokens)
+
+    @property
+    def is_half_way(self) -> bool:
+        """Whether some of its own chunks are computed, and not all."""
+        return self.prefilled > self.prefix.taken_tokens
 
     @property
     def wants_prompt_logprobs(self) -> bool:
@@ -167,7 +180,9 @@ class Row:
         return Finish(
             reason=reason,
             usage=Usage(
-                prompt_tokens=self.prompt_tokens, completion_tokens=self.emitted + (1 if stop_id is not None else 0)
+                prompt_tokens=self.prompt_tokens,
+                completion_tokens=self.emitted + (1 if stop_id is not None else 0),
+                cached_tokens=self.cached_tokens,
             ),
             timings=self._timings(now),
             stop_id=stop_id,

@@ -20,6 +20,7 @@ from protocol.status import (
     MemoryStatus,
     ModelStatus,
     Phase,
+    PrefixStatus,
     RowCounts,
     StepStatus,
     TokenStatus,
@@ -43,6 +44,7 @@ class LoopSnapshot:
     accepted_total: int = 0
     memory: MemoryStatus = field(default_factory=MemoryStatus)
     counters: Counters = field(default_factory=Counters)
+    prefix: PrefixStatus = field(default_factory=PrefixStatus)
     frontends: tuple[FrontendStatus, ...] = ()
 
 
@@ -139,6 +141,7 @@ class StatusBoard:
             counters=snapshot.counters,
             frontends=snapshot.frontends,
             adapters=self._adapters,
+            prefix=snapshot.prefix,
         )
 
     def _generated_per_s(self, now_s: float, generated_total: int) -> float:

@@ -84,8 +84,20 @@ class LiveChoice:
         """The row's own at a normal end; before that, and of a reply that is cancelled or fails, what has come."""
         if self._told_usage is not None:
             return self._told_usage
-        prompt_tokens = len(self.mailbox.submit.prompt.ids) // TOKEN_BYTES
-        return Usage(prompt_tokens=prompt_tokens, completion_tokens=self._heard_tokens)
+        return Usage(
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=self._heard_tokens,
+            cached_tokens=self.mailbox.cached_tokens,
+        )
+
+    @property
+    def keep_tokens(self) -> int:
+        """How much of a row that was stopped early the next turn will send again: the prompt, and what was read."""
+        return self._prompt_tokens + self._heard_tokens
+
+    @property
+    def _prompt_tokens(self) -> int:
+        return len(self.mailbox.submit.prompt.ids) // TOKEN_BYTES
 
     @property
     def is_over(self) -> bool:
@@ -108,7 +120,7 @@ class LiveChoice:
         events: list[ReplyEvent] = []
         if not self._is_started:
             self._is_started = True
-            events.append(ChoiceStarted(self._choice))
+            events.append(ChoiceStarted(self._choice, self.mailbox.cached_tokens))
         if self._echo is not None:
             events += self._echoed(self._echo, news)
         if self._is_echo_only:

@@ -105,12 +105,15 @@ class EngineSession:
         self._rows[mailbox.submit.id] = mailbox
         self._send(mailbox.submit)
 
-    def cancel(self, submit_id: SubmitId, reason: CancelReason) -> None:
-        """Ends a live row with one Cancel; one that has ended, or was cancelled, needs none."""
+    def cancel(self, submit_id: SubmitId, reason: CancelReason, keep_tokens: int = 0) -> None:
+        """Ends a live row with one Cancel; one that has ended, or was cancelled, needs none.
+
+        keep_tokens: how much of it will be sent again, 0 where nobody knows.
+        """
         if self._rows.pop(submit_id, None) is None or self.is_lost:
             return
         self.cancels_sent[reason] += 1
-        self._send(Cancel(epoch=self.epoch, id=submit_id, reason=reason))
+        self._send(Cancel(epoch=self.epoch, id=submit_id, reason=reason, keep_tokens=keep_tokens))
         log.info("row.cancelled", extra={"id": submit_id, "reason": reason})
 
     def ping(self) -> None:

@@ -31,6 +31,7 @@ from frontend.request_body import parsed_body, read_body
 from frontend.request_log import RECORD, RequestRecord
 from frontend.sampling import check_tokens_left, resolve_sampling
 from frontend.silence import Silence
+from frontend.snapshots import snapshot_lengths
 from frontend.sse import DONE, SseStream, comment, frame
 from frontend.submission import (
     SubmitPlan,
@@ -152,7 +153,9 @@ async def _live_reply(request: web.Request, engine: ReadyEngine, spoken: Spoken,
         prompts = prompt_ids(generation.prompts, text, facts, generation.tools)
         form = reply_form(generation, prompts[0], text)
         echoes = prompt_echoes(generation, prompts, text)
-        return sampling, _Prompts(constrained(generation, form, text), prompts, echoes, form)
+        pairs = zip(generation.prompts, prompts, strict=True) if facts.wants_snapshots else ()
+        snapshots = [snapshot_lengths(prompt, ids, generation.tools, text) for prompt, ids in pairs]
+        return sampling, _Prompts(constrained(generation, form, text), prompts, echoes, form, snapshots)
 
     sampling, prompts = await asyncio.to_thread(prepared) if spoken.is_long else prepared()
     deadline_ms = None
@@ -166,6 +169,7 @@ async def _live_reply(request: web.Request, engine: ReadyEngine, spoken: Spoken,
         sampling=sampling,
         max_tokens=wanted_tokens(generation, settings.max_tokens),
         deadline_ms=deadline_ms,
+        snapshots=prompts.snapshots,
     )
     return LiveReply(
         engine, build_submits(prompts.generation, prompts.ids, plan), generation, prompts.echoes, prompts.form
@@ -178,6 +182,7 @@ class _Prompts:
     ids: list[list[int]]
     echoes: list[PromptEcho]
     form: ReplyForm
+    snapshots: list[tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)

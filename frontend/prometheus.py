@@ -18,6 +18,7 @@ from frontend.parts import PARTS, FrontendParts
 from protocol.status import Counters, EngineStatus, Histogram, MemoryStatus
 
 _MODEL: Final = ("model_name",)
+_LOOKUPS: Final = ("exact", "snapshot", "cut", "live", "unasked")
 _OUTCOMES: Final = ("finished", "cancelled", "failed", "rejected")
 _MEMORY: Final = tuple(name for name in MemoryStatus.__struct_fields__ if name.endswith("_bytes"))
 _MS: Final = 1e-3
@@ -86,7 +87,22 @@ def _engine(status: EngineStatus) -> Iterator[Metric]:
     for name, count in _picked(status.memory, _MEMORY).items():
         memory.add_metric((name.removesuffix("_bytes"),), count)
     yield memory
+    yield from _prefixes(status, model)
     yield _gauge("convoy:frontends", "Frontends that hold a lease.", len(status.frontends))
+
+
+def _prefixes(status: EngineStatus, model: tuple[str]) -> Iterator[Metric]:
+    """vLLM counts tokens, too."""
+    prefix = status.prefix
+    yield _counter("vllm:prefix_cache_queries", "Tokens of prompts that looked.", prefix.queried_tokens, model)
+    yield _counter("vllm:prefix_cache_hits", "Of them, those not computed again.", prefix.hit_tokens, model)
+    found = {name: getattr(prefix, name) for name in _LOOKUPS}
+    found["miss"] = prefix.misses
+    yield _labelled("convoy:prefix_lookups", "Rows by what of their prompt was there.", "found", found)
+    yield _gauge("convoy:prefix_entries", "Prefixes kept.", prefix.entries)
+    yield _gauge("convoy:prefix_bytes", "Of their caches.", prefix.size_bytes)
+    yield _gauge("convoy:prefix_limit_bytes", "Of live rows' caches and prefixes together.", prefix.limit_bytes)
+    yield _counter("convoy:prefix_evictions", "Prefixes given up for room.", prefix.evictions)
 
 
 def _requests(parts: FrontendParts, model: tuple[str]) -> Iterator[Metric]:

@@ -117,7 +117,7 @@ class LiveReply:
                 self._has_backlog = True
             events += row.hear(news)
             if row.has_stopped_early:
-                self._session.cancel(row.mailbox.submit.id, "stop")
+                self._session.cancel(row.mailbox.submit.id, "stop", row.keep_tokens)
             if row.failure is not None:
                 self._note_failure(row.failure, is_alone=isinstance(news.end, Finish))
             has_end = has_end or row.is_over

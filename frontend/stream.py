@@ -57,6 +57,8 @@ class RowMailbox:
         self.gained_at_s: float | None = None
         # Prompt tokens that are computed, as far as the engine has told.
         self.prefilled = 0
+        # Of the prompt that were not computed again, as soon as the engine has told.
+        self.cached_tokens = 0
         self._bell = bell
         self._ids: list[int] = []
         self._logprobs: list[TokenLogprobs] = []
@@ -84,6 +86,8 @@ class RowMailbox:
                 self._logprobs += delta.logprobs
         if delta.prefilled is not None:
             self.prefilled = delta.prefilled
+        if delta.cached_tokens is not None:
+            self.cached_tokens = delta.cached_tokens
         if delta.prompt_logprobs is not None:
             self._prompt_logprobs += delta.prompt_logprobs
         self._end = delta.finish

@@ -31,7 +31,10 @@ _SEED_STEP: Final = 0x9E3779B9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitPlan:
-    """What all choices of one request share. deadline_ms: from now. max_tokens: not yet clamped."""
+    """What all choices of one request share. deadline_ms: from now. max_tokens: not yet clamped.
+
+    snapshots: of each prompt, the lengths worth keeping; empty where the engine does not want to know.
+    """
 
     reply_id: str
     epoch: Epoch
@@ -39,6 +42,7 @@ class SubmitPlan:
     sampling: Sampling
     max_tokens: int | None
     deadline_ms: int | None
+    snapshots: Sequence[tuple[int, ...]] = ()
 
 
 def resolve_model(
@@ -123,6 +127,7 @@ def build_submits(generation: Generation, prompts: Sequence[list[int]], plan: Su
                     deadline_ms=plan.deadline_ms,
                     adapter=generation.adapter,
                     draft_tokens=generation.draft_tokens,
+                    snapshot_at=plan.snapshots[index] if plan.snapshots else (),
                 )
             )
     return submits

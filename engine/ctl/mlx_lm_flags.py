@@ -1,4 +1,4 @@
-"""mlx_lm.server's flags that have no effect here: those that are refused, and those that are taken and said so.
+"""mlx_lm.server's flags that are refused here.
 
 Owns the words; the flags themselves are ServeSettings' like all others.
 """
@@ -14,21 +14,12 @@ from engine.ctl.failure import EXIT_USAGE, CommandError
 _REFUSED: Final[Mapping[str, str]] = {
     "pipeline": "one engine uses one machine: leave it out",
 }
-_IDLE: Final[Mapping[str, str]] = {
-    "prompt_cache_size": "there is no prompt cache yet, and each request computes its whole prompt",
-    "prompt_cache_bytes": "there is no prompt cache yet, and each request computes its whole prompt",
-}
 
 
 def check_flags(settings: msgspec.Struct) -> None:
     """Raises CommandError that names a flag which cannot be honoured, its value and what to do."""
     for name, why in _given(settings, _REFUSED).items():
         raise CommandError(f"{_spelt(settings, name)}: {why}", EXIT_USAGE)
-
-
-def idle_flags(settings: msgspec.Struct) -> list[str]:
-    """One line for each flag that was given and has no effect."""
-    return [f"{_spelt(settings, name)} has no effect: {why}" for name, why in _given(settings, _IDLE).items()]
 
 
 def _given(settings: msgspec.Struct, table: Mapping[str, str]) -> dict[str, str]:

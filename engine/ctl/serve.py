@@ -15,10 +15,9 @@ from engine.ctl.chat_template import has_chat_template
 from engine.ctl.child import Child, ChildPlan, RestartPolicy
 from engine.ctl.failure import CommandError
 from engine.ctl.listeners import Listener, open_listeners
-from engine.ctl.mlx_lm_flags import idle_flags
 from engine.ctl.progress import progress_bar
 from engine.ctl.pull import ModelSource, default_cache, resolve_model
-from engine.ctl.settings import ServeSettings, serve_settings
+from engine.ctl.settings import ServeSettings, serve_settings, size_bytes
 from engine.ctl.state import FrontendState, SupervisorState, lock_supervisor, remove_state, write_state
 from engine.ctl.supervisor import Observer, Supervisor
 from engine.ctl.terminal import say, tell
@@ -32,6 +31,7 @@ DRAIN_S: Final = 30.0
 _ENGINE: Final = (
     *("kv_bits", "kv_group_size", "quantized_kv_start", "kv_scheme"),
     *("prefill_step_size", "prompt_concurrency", "trust_remote_code", "adapter_path", "num_draft_tokens"),
+    "prompt_cache_size",
 )
 # Settings that only the frontends read, each under the same name.
 _HTTP: Final = (
@@ -60,8 +60,6 @@ def serve(settings: ServeSettings) -> int:
         listeners = open_listeners(settings.host, settings.port)
         for listener in listeners:
             held.callback(listener.socket.close)
-        for line in idle_flags(settings):
-            say(line)
         key_file = _key_file(settings, folder, held)
         if key_file is None:
             _warn_of_strangers(listeners)
@@ -125,6 +123,8 @@ def _plans(
     shared = [*folder, "--log-level", settings.log_level, "--grace-s", str(DRAIN_S), "--exit-with-parent", *names]
     model = ["--model", str(source.path), "--model-id", source.id, *draft]
     limits = ["--max-rows", str(settings.max_rows), "--dtype", settings.dtype, *_given(settings, _ENGINE)]
+    if settings.prompt_cache_bytes is not None:
+        limits += ["--prompt-cache-bytes", str(size_bytes(settings.prompt_cache_bytes))]
     adapters = _repeated("--adapter", settings.adapter)
     http = [*_given(settings, _HTTP), *_repeated("--allowed-origins", settings.allowed_origins)]
     if key_file is not None:

@@ -1,6 +1,7 @@
 """What `engine-ctl serve` can be told, by flags and by a TOML file; the field is the option."""
 
 import tomllib
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_origin, get_type_hints
 
@@ -27,6 +28,7 @@ from protocol.settings import (
 
 # As mlx_lm.server has it: 4GB, 500M, or bytes.
 _SIZE: Final = r"^[0-9]+(\.[0-9]+)? ?([mMgG][bB]?)?$"
+_UNITS: Final = {"": 1, "m": 1_000_000, "g": 1_000_000_000}
 _ENGINE_DEFAULTS: Final[dict[str, Any]] = {
     field.name: field.default for field in msgspec.structs.fields(EngineSettings)
 }
@@ -113,8 +115,20 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Annotated[int, Meta(ge=1, description="short prompts computed as one chunk at most; left out: what fits")]
         | None
     ) = None
-    prompt_cache_size: Annotated[int, Meta(ge=0, description="no effect yet: there is no prompt cache")] | None = None
-    prompt_cache_bytes: Annotated[str, Meta(pattern=_SIZE, description="no effect yet, either")] | None = None
+    prompt_cache_size: (
+        Annotated[int, Meta(ge=0, description="prompts kept for later ones at most; 0 keeps none; left out: what fits")]
+        | None
+    ) = None
+    prompt_cache_bytes: (
+        Annotated[
+            str,
+            Meta(
+                pattern=_SIZE,
+                description="most that KV caches of requests and kept prompts take, as 4GB; left out: by device",
+            ),
+        ]
+        | None
+    ) = None
     draft_model: (
         Annotated[str, Meta(min_length=1, description="model whose guesses a lone greedy request takes")] | None
     ) = None
@@ -173,6 +187,12 @@ def _origins(given: tuple[str, ...]) -> tuple[str, ...]:
             f"--allowed-origins {shown}: an origin is http://HOST or http://HOST:PORT, without a path; `*` is any",
             EXIT_USAGE,
         ) from error
+
+
+def size_bytes(size: str) -> int:
+    """A size as --prompt-cache-bytes takes it, in bytes."""
+    number = size.rstrip("mMgGbB ")
+    return int(Decimal(number) * _UNITS[size[len(number) :].strip()[:1].lower()])
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from protocol.status import (
     FrontendStatus,
     MemoryStatus,
     ModelStatus,
+    PrefixStatus,
     RowCounts,
     StepStatus,
     TokenStatus,
@@ -58,6 +59,7 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     counters: Counters = Counters()
     frontends: tuple[FrontendView, ...] = ()
     adapters: tuple[str, ...] = ()
+    prefix: PrefixStatus = PrefixStatus()
     supervisor_pid: int | None = None
 
 
@@ -107,6 +109,7 @@ def join_views(status: EngineStatus | None, state: SupervisorState | None) -> St
         counters=status.counters,
         frontends=tuple(views),
         adapters=status.adapters,
+        prefix=status.prefix,
         supervisor_pid=state.pid if state else None,
     )
 
@@ -137,6 +140,7 @@ def _facts(view: StatusView) -> list[tuple[str, str]]:
     facts.append(("rows", f"{rows.waiting} waiting, {rows.prefilling} prefilling, {rows.decoding} decoding"))
     facts.append(("tokens", f"{view.tokens_per_s:.1f} per second, {view.tokens.generated_total} since start"))
     facts.append(("memory", f"{_size(view.kv_bytes)} KV, {_size(view.memory.weights_bytes)} weights"))
+    facts.append(("prefixes", _prefixes(view.prefix)))
     facts.append(("step", f"{view.step.count} done, running for {view.step.age_ms:.0f} ms"))
     return facts
 
@@ -176,6 +180,16 @@ def _duration(seconds: float) -> str:
     minutes, rest_s = divmod(int(seconds), 60)
     hours, rest_minutes = divmod(minutes, 60)
     return f"{hours} h {rest_minutes} min" if hours else f"{rest_minutes} min {rest_s} s" if minutes else f"{rest_s} s"
+
+
+def _prefixes(prefix: PrefixStatus) -> str:
+    if not prefix.limit_bytes:
+        return "none are kept"
+    share = prefix.hit_tokens / prefix.queried_tokens if prefix.queried_tokens else 0.0
+    return (
+        f"{prefix.entries} kept, {_size(prefix.size_bytes)} (at most {_size(prefix.limit_bytes)} with the rows' KV); "
+        f"{prefix.hits} of {prefix.hits + prefix.misses} prompts began with one, {share:.0%} of their tokens"
+    )
 
 
 def _size(count_bytes: int) -> str:

@@ -86,6 +86,10 @@ class Adapters:
             )
         return adapter
 
+    def has(self, adapter: Adapter) -> bool:
+        """Whether a row can still ask for this very adapter: another of its name is not the same."""
+        return adapter is self._default or self._mounted.get(adapter.name) is adapter
+
     def mount(self, name: str, path: Path) -> Adapter:
         """Reads an adapter and gives it a name; it takes the place of one of the same name, whose rows keep theirs.
 

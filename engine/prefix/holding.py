@@ -9,12 +9,12 @@ from engine.cache.registry import kinds_of
 
 
 class Holding(NamedTuple):
-    """One cache a layer, each of its kind. length: tokens in them. index: of the row in batched ones; None: solo."""
+    """One cache a layer, each of its kind. length: tokens in them. row_index: in batched ones; None: solo."""
 
     caches: Sequence[Any]
     kinds: Sequence[CacheKind]
     length: int
-    index: int | None = None
+    row_index: int | None = None
 
     @classmethod
     def of_solo(cls, caches: Sequence[Any], length: int) -> "Holding | None":
@@ -35,7 +35,7 @@ class Holding(NamedTuple):
     def size_bytes(self) -> int:
         """Of all layers, as they would be kept."""
         pairs = zip(self.kinds, self.caches, strict=True)
-        if self.index is None:
+        if self.row_index is None:
             return sum(cache.nbytes for cache in self.caches)
         return sum(kind.row_bytes(cache, self.length) for kind, cache in pairs)
 
@@ -47,7 +47,7 @@ class Holding(NamedTuple):
     def prefix(self, tokens: int) -> Iterator[Any]:
         """Solo caches of the first tokens, layer by layer; they share no array with what they are made of."""
         for kind, cache in zip(self.kinds, self.caches, strict=True):
-            solo = cache if self.index is None else kind.alone(cache, self.index, has_spare=False)
+            solo = cache if self.row_index is None else kind.alone(cache, self.row_index, has_spare=False)
             yield kind.prefix(solo, tokens)
 
 

@@ -3,7 +3,7 @@
 Owns when a prefix is kept and which one is taken; what is given up for room is the store's.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
@@ -11,10 +11,12 @@ import msgspec
 
 from engine import prefill
 from engine.batch import Group
-from engine.parts import LoopParts
+from engine.cache.base import CacheKind
+from engine.model.adapters import Adapters
 from engine.prefix.holding import Holding, shortest
-from engine.prefix.store import Entry, PrefixStore, Scope
+from engine.prefix.store import Entry, Hit, PrefixStore, Scope, StoreLimits
 from engine.prefix.trie import TOKEN_BYTES, shared_bytes
+from engine.prefix.use import FoundBy
 from engine.row import Row
 from protocol.codec import pack_ids
 from protocol.status import PrefixStatus
@@ -40,23 +42,42 @@ class PrefixTally:
 
 
 class _Found(NamedTuple):
-    """The prefix that a row begins with. entry None: it is of a row that lives."""
+    """The prefix that a row begins with. float_tokens: see Entry. entry None: it is of a row that lives."""
 
     holding: Holding
     length: int
+    float_tokens: int
     entry: Entry | None = None
+
+
+class RowCaches(NamedTuple):
+    """What caches rows have. kinds None: some layer's is of no kind, and nothing can be kept of it.
+
+    chunk_tokens: of one prefill chunk; context_tokens: of the longest row. is_quantized: after its first chunk.
+    """
+
+    kinds: Sequence[CacheKind] | None
+    chunk_tokens: int
+    context_tokens: int
+    is_quantized: bool = False
+
+    @property
+    def wants_snapshots(self) -> bool:
+        """Whether a long row's caches cannot be cut to any prefix, so that copies are kept at chosen lengths."""
+        return self.kinds is not None and shortest(self.kinds, self.context_tokens) > 1
 
 
 class PrefixKeeper:
     """One per loop. `begin` before a row's first chunk, `chunk_done` after each, `leave` before ended rows go."""
 
-    def __init__(self, parts: LoopParts) -> None:
-        kinds = parts.cache_plan.kinds(parts.model)
-        self._store = PrefixStore(parts.prefix_limits)
-        self._adapters = parts.adapters
-        self._start_tokens = parts.cache_plan.start_tokens
-        self._least_tokens = max(1, parts.chunk_tokens // _LEAST_SHARE)
-        self._has_snapshots = kinds is not None and shortest(kinds, parts.facts.context_length) > 1
+    def __init__(self, limits: StoreLimits, adapters: Adapters, rows: RowCaches) -> None:
+        self._store = PrefixStore(limits if rows.kinds is not None else StoreLimits(0))
+        self._adapters = adapters
+        self._is_quantized = rows.is_quantized
+        self._chunk_tokens = rows.chunk_tokens
+        self._least_tokens = max(1, rows.chunk_tokens // _LEAST_SHARE)
+        # Whether clients should say at which lengths copies are worth keeping.
+        self.wants_snapshots: Final = rows.wants_snapshots and not self._store.is_off
         self._tally = PrefixTally()
         # Stored since the device was last known to be well.
         self._unproven: list[Entry] = []
@@ -69,39 +90,96 @@ class PrefixKeeper:
 
     # --- before and while a prompt is computed --------------------------------------------------
 
-    def begin(self, row: Row, groups: Iterable[Group]) -> None:
-        """A row that computes nothing yet takes over the longest prefix there is. groups: of rows that live."""
-        if self._store.is_off:
+    def expect(self, row: Row, before: Iterable[Row]) -> None:
+        """Of a row that was admitted: how much will be there, kept or by one of the rows that prefill before it.
+
+        For one that computes over a chunk of what it needs, it waits.
+        """
+        row.prefix.leader, row.prefix.leader_tokens = None, 0
+        if self._cannot_ask(row):
             return
-        if row.wants_prompt_logprobs:
-            self._tally.unasked += 1
+        hit = self._find(row, _known(row))
+        expected_tokens = 0 if hit is None else hit.length
+        for leader in before:
+            if _may_share(leader, row):
+                stop = min(len(leader.to_prefill), len(row.to_prefill)) - 1
+                length = self._kept_length(leader, min(_shared_tokens(leader, _known(row)), stop))
+                if length > max(row.prefix.leader_tokens, expected_tokens + self._chunk_tokens):
+                    row.prefix.leader, row.prefix.leader_tokens = leader, length
+        expected_tokens = max(expected_tokens, row.prefix.leader_tokens)
+        row.prefix.expected_tokens = expected_tokens if expected_tokens >= self._least_tokens else 0
+
+    def begin(self, row: Row, groups: Iterable[Group], prefilling: Iterable[Row]) -> None:
+        """A row of which nothing is computed yet takes over the longest prefix there is.
+
+        groups, prefilling: the rows that live.
+        """
+        row.prefix.expected_tokens = 0
+        if row.is_half_way or self._cannot_ask(row):
             return
-        if self._has_snapshots:
-            row.snapshots = self._snapshots_of(row)
-        found = self._found(row, groups)
-        self._tally.queried_tokens += len(row.to_prefill)
+        if self.wants_snapshots:
+            row.prefix.snapshots = self._snapshots_of(row)
+        found = self._found(row, [*_decoding(groups), *_half_way(prefilling)])
         if found is None:
-            self._tally.misses += 1
             return
-        self._count(found, len(row.to_prefill) - 1)
+        row.prefix.found = _name(found, len(row.to_prefill) - 1)
         row.caches = []
         for cache in found.holding.prefix(found.length):
             row.caches.append(cache)
             if found.entry is None:
-                # The next step writes into what this copies.
+                # Its owner writes on: what this copies must be as it is now.
                 prefill.wait_for_chunk([cache])
-        row.donor = found.entry
-        row.prefilled = found.length
-        row.cached_tokens = min(found.length, row.prompt_tokens)
+        row.prefix.donor = found.entry
+        row.prefix.float_tokens = min(found.float_tokens, found.length)
+        row.prefilled = row.prefix.taken_tokens = found.length
+
+    def count(self, row: Row) -> None:
+        """A row whose first chunk runs now: whether it looked for a prefix, and what it found."""
+        tally = self._tally
+        if self._store.is_off:
+            return
+        if row.wants_prompt_logprobs:
+            tally.unasked += 1
+            return
+        tally.queried_tokens += len(row.to_prefill)
+        tally.hit_tokens += row.prefix.taken_tokens
+        match row.prefix.found:
+            case None:
+                tally.misses += 1
+            case "exact":
+                tally.exact += 1
+            case "snapshot":
+                tally.snapshot += 1
+            case "cut":
+                tally.cut += 1
+            case "live":
+                tally.live += 1
 
     def next_stop(self, row: Row) -> int | None:
-        """Where the row's chunk must end, so that its caches can be kept as they are then."""
-        return next((length for length in row.snapshots if length > row.prefilled), None)
+        """Where the row's chunk must end, so that its caches can be kept as they are then.
+
+        Not in a first chunk after which caches are quantized: what follows it reads otherwise than what is in it.
+        """
+        least = self._first_chunk(row) - 1 if self._is_quantized else 0
+        return next((length for length in row.prefix.snapshots if length > max(row.prefilled, least)), None)
 
     def chunk_done(self, row: Row) -> None:
         """Keeps a copy of the row's caches, if they now hold a prefix that is worth keeping."""
-        if row.prefilled in row.snapshots and row.caches is not None:
-            self._keep(row, Holding.of_solo(row.caches, row.prefilled))
+        row.prefix.float_tokens = row.prefix.float_tokens or row.prefilled
+        if row.prefilled not in row.prefix.snapshots or row.caches is None:
+            return
+        holding = Holding.of_solo(row.caches, row.prefilled)
+        if holding is not None:
+            self._keep(row, holding)
+
+    def _cannot_ask(self, row: Row) -> bool:
+        """Whether the row computes all of its prompt in any case."""
+        is_short = len(row.to_prefill) <= self._least_tokens
+        return self._store.is_off or row.wants_prompt_logprobs or row.decodes_alone or is_short
+
+    def _first_chunk(self, row: Row) -> int:
+        """Tokens that a row's first chunk computes, if nothing of it is there."""
+        return min(self._chunk_tokens, len(row.to_prefill) - 1)
 
     def _snapshots_of(self, row: Row) -> list[int]:
         """Those that were asked for, and all that is forwarded before the last token."""
@@ -109,80 +187,68 @@ class PrefixKeeper:
         asked = sorted({length for length in row.submit.snapshot_at if self._least_tokens <= length < stop})
         return [*asked[-MOST_SNAPSHOTS:], stop]
 
-    def _found(self, row: Row, groups: Iterable[Group]) -> _Found | None:
-        """In the store, or in a row that lives and has more of it."""
+    def _kept_length(self, row: Row, shared: int) -> int:
+        """How much of the first tokens of a row that prefills another one can begin with."""
+        if not self.wants_snapshots:
+            return shared
+        return max((length for length in self._snapshots_of(row) if length <= shared), default=0)
+
+    def _found(self, row: Row, living: "Iterable[_Living]") -> _Found | None:
+        """In the store, or in a row that lives and has more of it; None: no more than the row has already."""
         most, tokens = len(row.to_prefill) - 1, _known(row)
         best: _Found | None = None
-        hit = self._store.find(_scope(row), tokens, most)
+        hit = self._find(row, tokens)
         if hit is not None:
             holding = Holding.of_solo(hit.entry.caches, hit.entry.length)
             assert holding is not None, "caches of no kind are never kept"
-            best = _Found(holding, hit.length, hit.entry)
-        for holding, shared in self._living(row, tokens, groups):
-            length = min(shared, most)
-            floor = max(holding.shortest, self._quantized_from(holding))
-            if floor <= length and (best is None or length > best.length):
-                best = _Found(holding, length)
-        return best if best is not None and best.length >= self._least_tokens else None
+            best = _Found(holding, hit.length, hit.entry.float_tokens, hit.entry)
+        for donor, holding in living:
+            if not _may_share(donor, row):
+                continue
+            length = min(_shared_tokens(donor, tokens), holding.length, most)
+            is_apt = holding.shortest <= length and self._reads_alike(row, length, donor.prefix.float_tokens)
+            if is_apt and (best is None or length > best.length):
+                best = _Found(holding, length, donor.prefix.float_tokens)
+        return best if best is not None and best.length >= row.prefilled + self._least_tokens else None
 
-    def _living(self, row: Row, tokens: bytes, groups: Iterable[Group]) -> Iterator[tuple[Holding, int]]:
-        """What rows of the same scope hold, and how much of it is this row's, too."""
-        for group in groups:
-            for index, donor in enumerate(group.rows):
-                if _scope(donor) != _scope(row) or donor.to_prefill[0] != row.to_prefill[0]:
-                    continue
-                holding = Holding.of_row(group, index)
-                if holding is not None:
-                    shared = shared_bytes(_known(donor), tokens) // TOKEN_BYTES
-                    yield holding, min(shared, self._ceiling(holding))
+    def _find(self, row: Row, tokens: bytes) -> Hit | None:
+        return self._store.find(
+            _scope(row),
+            tokens,
+            len(row.to_prefill) - 1,
+            lambda entry, length: self._reads_alike(row, length, entry.float_tokens),
+        )
 
-    def _quantized_from(self, holding: Holding) -> int:
-        """Under --quantized-kv-start: the tokens below which a row has other caches than these; 0 for none."""
-        return self._start_tokens if any(hasattr(cache, "bits") for cache in holding.caches) else 0
+    def _reads_alike(self, row: Row, length: int, float_tokens: int) -> bool:
+        """Whether a row that begins with so many tokens of another computes what it would alone.
 
-    def _ceiling(self, holding: Holding) -> int:
-        """The most tokens with which a row has such caches."""
-        has_start = self._start_tokens and not self._quantized_from(holding)
-        return min(holding.length, self._start_tokens - 1) if has_start else holding.length
-
-    def _count(self, found: _Found, most: int) -> None:
-        self._tally.hit_tokens += found.length
-        if found.entry is None:
-            self._tally.live += 1
-        elif found.length == most:
-            self._tally.exact += 1
-        elif found.length == found.entry.length:
-            self._tally.snapshot += 1
-        else:
-            self._tally.cut += 1
+        A first chunk is read before it is quantized, so that it is taken as a whole or not at all.
+        """
+        return not self._is_quantized or min(length, float_tokens) >= self._first_chunk(row)
 
     # --- when rows end --------------------------------------------------------------------------
 
-    def leave(self, ended: Iterable[Row], groups: Iterable[Group]) -> None:
-        """Keeps what rows that have ended hold, but of those that failed. Their groups still have them."""
+    def leave(self, ended: Iterable[Row], groups: Iterable[Group], live_bytes: int) -> None:
+        """Keeps what rows that have ended hold, but of those that failed. Their groups still have them.
+
+        live_bytes: of all rows' caches, theirs among them.
+        """
         if self._store.is_off:
             return
-        for row in ended:
-            if row.caches is not None:
-                self._keep_ended(row, Holding.of_solo(row.caches, row.prefilled))
-        for group in groups:
-            for index, row in enumerate(group.rows):
-                if row.ending is not None:
-                    self._keep_ended(row, Holding.of_row(group, index))
+        leaving = [*_half_way(ended), *(each for each in _decoding(groups) if each.row.ending is not None)]
+        self._store.live_rows_take(live_bytes - sum(each.holding.size_bytes for each in leaving))
+        for row, holding in leaving:
+            if row.ending is not None and row.ending.reason != "error":
+                self._keep(row, holding, row.prefix.keep_tokens)
 
-    def _keep_ended(self, row: Row, holding: Holding | None) -> None:
-        if row.ending is not None and row.ending.reason != "error":
-            self._keep(row, holding, row.keep_tokens)
-
-    def _keep(self, row: Row, holding: Holding | None, most: int = 0) -> None:
+    def _keep(self, row: Row, holding: Holding, most: int = 0) -> None:
         """Keeps as much as can be found again: of known tokens, and at most so many, where that is not 0."""
-        if holding is None or (row.adapter is not None and not self._adapters.has(row.adapter)):
+        if row.decodes_alone or (row.adapter is not None and not self._adapters.has(row.adapter)):
             return
-        known = _known(row)
-        length = min(self._ceiling(holding), len(known) // TOKEN_BYTES, most or holding.length)
-        tokens, scope = known[: length * TOKEN_BYTES], _scope(row)
-        floor = self._quantized_from(holding)
-        is_cut_too_short = length < holding.length and length < max(holding.shortest, floor)
+        known, scope = _known(row), _scope(row)
+        length = min(holding.length, len(known) // TOKEN_BYTES, most or holding.length)
+        tokens = known[: length * TOKEN_BYTES]
+        is_cut_too_short = length < holding.length and length < holding.shortest
         if length < self._least_tokens or is_cut_too_short or self._store.covers(scope, tokens):
             return
         if not self._store.make_room(holding.size_bytes):
@@ -191,8 +257,9 @@ class PrefixKeeper:
         for cache in holding.prefix(length):
             prefill.launch_copy(cache)
             caches.append(cache)
-        floor = max(shortest(holding.kinds, length), floor)
-        entry = Entry(scope, tokens, caches, floor, sum(cache.nbytes for cache in caches))
+        size_bytes = sum(cache.nbytes for cache in caches)
+        float_tokens = min(row.prefix.float_tokens, length)
+        entry = Entry(scope, tokens, caches, shortest(holding.kinds, length), size_bytes, float_tokens)
         if self._store.put(entry):
             self._unproven.append(entry)
 
@@ -204,7 +271,7 @@ class PrefixKeeper:
 
     def distrust(self, rows: Iterable[Row]) -> None:
         """After a fault: forgets what was copied since, and what these rows had begun with and never got a token."""
-        donors = [row.donor for row in rows if row.donor is not None and row.first_token_at is None]
+        donors = [row.prefix.donor for row in rows if row.prefix.donor is not None and row.first_token_at is None]
         for entry in [*self._unproven, *donors]:
             self._store.drop(entry)
         self._unproven.clear()
@@ -222,10 +289,58 @@ class PrefixKeeper:
     def clear(self) -> None:
         """Forgets everything."""
         self._store.clear()
+        self._unproven.clear()
+
+
+class _Living(NamedTuple):
+    """A row, and what it holds."""
+
+    row: Row
+    holding: Holding
+
+
+def _decoding(groups: Iterable[Group]) -> Iterator[_Living]:
+    for group in groups:
+        for index, row in enumerate(group.rows):
+            holding = Holding.of_row(group, index)
+            if holding is not None:
+                yield _Living(row, holding)
+
+
+def _half_way(rows: Iterable[Row]) -> Iterator[_Living]:
+    """Those on their way into a group."""
+    for row in rows:
+        holding = None if not row.caches or not row.prefilled else Holding.of_solo(row.caches, row.prefilled)
+        if holding is not None:
+            yield _Living(row, holding)
+
+
+def _may_share(donor: Row, row: Row) -> bool:
+    """Whether two rows are of one scope and begin alike."""
+    is_other = donor is not row and donor.ending is None
+    return is_other and _scope(donor) == _scope(row) and donor.to_prefill[0] == row.to_prefill[0]
+
+
+def _name(found: _Found, most: int) -> FoundBy:
+    """In the words of the status. most: tokens that can be found."""
+    if found.entry is None:
+        return "live"
+    if found.length == most:
+        return "exact"
+    return "snapshot" if found.length == found.entry.length else "cut"
 
 
 def _scope(row: Row) -> Scope:
     return Scope(row.adapter, row.submit.cache_salt)
+
+
+def _shared_tokens(donor: Row, tokens: bytes) -> int:
+    """How many tokens of a row these begin with; of most rows a look at the prompt is enough."""
+    prompt = donor.submit.prompt.ids
+    shared = shared_bytes(prompt, tokens)
+    if shared == len(prompt):
+        shared = shared_bytes(_known(donor), tokens)
+    return shared // TOKEN_BYTES
 
 
 def _known(row: Row) -> bytes:

@@ -3,7 +3,7 @@
 Owns who is kept and the counts; caches are opaque here, and what of them may be used is the entry's own to say.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,8 @@ class Scope(NamedTuple):
 class Entry:
     """Solo caches that hold these tokens, one a layer. tokens: u32 little-endian.
 
-    shortest: the fewest tokens to which all of them can be cut; as many as they hold where they cannot.
+    shortest: the fewest tokens to which all of them can be cut; as many as they hold where they cannot. float_tokens:
+    of the first ones, how many were computed on caches that were not quantized yet.
     """
 
     scope: Scope
@@ -31,6 +32,7 @@ class Entry:
     caches: list[Any]
     shortest: int
     size_bytes: int
+    float_tokens: int = 0
 
     @property
     def length(self) -> int:
@@ -76,14 +78,20 @@ class PrefixStore:
         """Whether nothing will ever be stored."""
         return not self._limits.size_bytes or self._limits.entries == 0
 
-    def find(self, scope: Scope, tokens: bytes, most: int) -> Hit | None:
-        """The entry that gives the longest prefix of at most so many tokens. It counts as used."""
+    def find(
+        self, scope: Scope, tokens: bytes, most: int, is_apt: Callable[[Entry, int], bool] | None = None
+    ) -> Hit | None:
+        """The entry that gives the longest prefix of at most so many tokens. It counts as used.
+
+        is_apt: whether so many tokens of an entry will do; None: any will.
+        """
         trie = self._tries.get(scope)
         if trie is None:
             return None
         for shared, length, entry in trie.find(tokens):
             usable = min(shared, most)
-            if length <= usable or entry.shortest <= usable:
+            can_be_cut = length <= usable or entry.shortest <= usable
+            if can_be_cut and (is_apt is None or is_apt(entry, min(length, usable))):
                 self._use(entry)
                 return Hit(entry, min(length, usable))
         return None
@@ -157,7 +165,7 @@ class PrefixStore:
         return PrefixStatus(
             entries=len(self._entries),
             size_bytes=self.size_bytes,
-            limit_bytes=self._limits.size_bytes,
+            limit_bytes=0 if self.is_off else self._limits.size_bytes,
             evictions=self._evictions,
         )
 

@@ -19,7 +19,6 @@ from frontend.dialects.anthropic_bodies import (
     MessageDelta,
     MessageStart,
     MessageStop,
-    MessageUsage,
     Ping,
     SignatureDelta,
     Stop,
@@ -86,8 +85,8 @@ class MessageFramer:
     def _events(self, event: ReplyEvent) -> Sequence[StreamEvent]:
         sent: Sequence[StreamEvent]
         match event:
-            case ChoiceStarted():
-                sent = self._started()
+            case ChoiceStarted(cached_tokens=cached_tokens):
+                sent = self._started(cached_tokens)
             case ChoiceText(text=text):
                 sent = [*self._block(TextBlock(text="")), self._delta(TextDelta(text=text))] if text else []
             case ChoiceReasoning(text=text):
@@ -107,17 +106,19 @@ class MessageFramer:
                 assert_never(never)
         return sent
 
-    def _started(self) -> list[StreamEvent]:
+    def _started(self, cached_tokens: int = 0) -> list[StreamEvent]:
+        """cached_tokens: as far as it is known; the end tells it again."""
         if self._is_started:
             return []
         self._is_started = True
+        prompt_tokens = self._facts.prompt_tokens
         body = MessageBody(
             id=self._facts.id,
             model=self._facts.model,
             content=(),
             stop_reason=None,
             stop_sequence=None,
-            usage=MessageUsage(input_tokens=self._facts.prompt_tokens, output_tokens=0),
+            usage=message_usage(Usage(prompt_tokens=prompt_tokens, completion_tokens=0, cached_tokens=cached_tokens)),
         )
         return [MessageStart(message=body)]
 

@@ -201,9 +201,10 @@ class TokenEntry:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceStarted:
-    """First event of a choice."""
+    """First event of a choice. cached_tokens: of its prompt that were not computed again."""
 
     choice: int
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,7 +229,13 @@ class EngineView {
 /** Shared prefixes, where the engine tells of them. */
 function prefixPairs(engine) {
   const { prefix } = engine;
-  return prefix?.hits >= 0 ? [['Prefix hits', `${prefix.hits} of ${prefix.hits + prefix.misses}`]] : [];
+  if (!prefix?.limit_bytes) return [];
+  const share = prefix.queried_tokens ? Math.round((100 * prefix.hit_tokens) / prefix.queried_tokens) : 0;
+  return [
+    ['Prefix hits', `${prefix.hits} of ${prefix.hits + prefix.misses}`],
+    ['Prompt reused', `${share} %`],
+    ['Prefixes kept', `${prefix.entries}, ${formatBytes(prefix.size_bytes)}`],
+  ];
 }
 
 function formatBytes(bytes) {

@@ -3,6 +3,7 @@
 Imports no transformers: 90 MB of resident memory would go to classes that only read the same files.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -46,6 +47,8 @@ class Tokenizer:
         self._special_texts = {id_: token.content for id_, token in added.items() if token.special}
         self._added_ids = {token.content: id_ for id_, token in added.items()}
         self.special_ids = frozenset(self._special_texts)
+        longest_first = sorted(self._special_texts.values(), key=len, reverse=True)
+        self._special_pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     @property
     def bos_token(self) -> str | None:
@@ -96,6 +99,10 @@ class Tokenizer:
             if (id_ in self._special_texts or (text.startswith("<") and text.endswith(">")))
             and any(text in marker for marker in sought)
         }
+
+    def count_special(self, text: str) -> int:
+        """How many special tokens a rendered chat's text has."""
+        return sum(1 for _ in self._special_pattern.finditer(text))
 
     def special_ids_but(self, shown: tuple[str, ...]) -> frozenset[int]:
         """The special tokens without these texts."""

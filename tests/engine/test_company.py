@@ -129,8 +129,9 @@ def logprobs_of(driver: LoopDriver, id_: str) -> list[TokenLogprobs]:
 
 
 def how_ended(finish: Finish) -> tuple[Any, ...]:
-    """All but the time it took, and the words of an error, which may count differently after a replay."""
-    return finish.reason, finish.stop_id, finish.code, finish.usage
+    """All but the time it took, what others had computed, and the words of an error, which count a replay anew."""
+    usage = finish.usage
+    return finish.reason, finish.stop_id, finish.code, usage.prompt_tokens, usage.completion_tokens
 
 
 def with_replays(model: Served, submits: list[dict[str, Any]], generated: int) -> list[dict[str, Any]]:

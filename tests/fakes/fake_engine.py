@@ -50,7 +50,7 @@ from protocol.messages import (
 )
 from protocol.sampling import Sampling
 from protocol.settings import parse_settings
-from protocol.status import EngineStatus, FrontendStatus, ModelStatus, Phase, StepStatus, TokenStatus
+from protocol.status import EngineStatus, FrontendStatus, ModelStatus, Phase, PrefixStatus, StepStatus, TokenStatus
 from protocol.tokenizer_hash import NamedFile, tokenizer_sha256
 from tests.fakes.fake_rows import FakeRow, FakeRows
 from tests.fakes.scripts import script_for
@@ -65,7 +65,10 @@ FILE_NAMES = ("tokenizer.json", "tokenizer_config.json")
 
 
 class FakeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A scripted engine. model: folder of a tokenizer, built in the runtime folder when not given."""
+    """A scripted engine. model: folder of a tokenizer, built in the runtime folder when not given.
+
+    cached_tokens: of each prompt, said to be there already.
+    """
 
     runtime_dir: str
     model: str = ""
@@ -80,6 +83,8 @@ class FakeSettings(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float = LEASE_S
     grace_s: float = 5.0
     adapters: tuple[str, ...] = ()
+    cached_tokens: int = 0
+    wants_snapshots: bool = False
     log_level: Literal["debug", "info", "warning"] = "info"
 
 
@@ -97,6 +102,7 @@ class FakeEngine:
         self.phase: Phase = "loading" if settings.load_s else "ready"
         self.is_silent = False
         self.lose_leases = False
+        self.prefix = PrefixStatus()
         self.heard: list[AnyToEngine] = []
         self.clients: dict[bytes, ClientInfo] = {}
         self._heard_at_s: dict[bytes, float] = {}
@@ -109,6 +115,7 @@ class FakeEngine:
             prefill_tokens_per_turn=settings.prefill_tokens_per_turn,
             context_length=settings.context_length,
             eos_id=self.tokenizer.token_to_id(EOS_TOKEN),
+            cached_tokens=settings.cached_tokens,
         )
         self._started_s = time.monotonic()
         self._stop = threading.Event()
@@ -271,6 +278,7 @@ class FakeEngine:
             sampling=Sampling.__struct_fields__,
             created=CREATED,
             fingerprint="fp_fake",
+            wants_snapshots=settings.wants_snapshots,
         )
 
     def _chunk(self, fetch: FetchTokenizer) -> AnyFromEngine:
@@ -362,6 +370,7 @@ class FakeEngine:
                 for client, info in self.clients.items()
             ),
             adapters=settings.adapters,
+            prefix=self.prefix,
         )
         self._status.send(codec.encode(status))
 

@@ -27,6 +27,7 @@ class FakeRow:
     left_tokens: int
     deadline_s: float | None
     emitted_tokens: int = 0
+    is_cached_told: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +65,7 @@ class FakeRows:
     prefill_tokens_per_turn: int
     context_length: int
     eos_id: int
+    cached_tokens: int = 0
     tally: Tally = field(default_factory=Tally)
     waiting: list[FakeRow] = field(default_factory=list[FakeRow])
     running: list[FakeRow] = field(default_factory=list[FakeRow])
@@ -148,25 +150,36 @@ class FakeRows:
             if row.emitted_tokens >= limit:
                 self.tally.finished += 1
                 return self._ended(row, told, self._finish(row, "length"))
-        return _gained(row, told, None) if told else None
+        return self._gained(row, told, None) if told else None
 
     def _ended(self, row: FakeRow, told: list[int], finish: Finish) -> RowDelta:
         self._drop(row)
-        return _gained(row, told, finish)
+        return self._gained(row, told, finish)
+
+    def _gained(self, row: FakeRow, told: list[int], finish: Finish | None) -> RowDelta:
+        """What was there already is told with the first token alone."""
+        logprobs = fake_row_logprobs(told, row.submit.logprobs) if told else None
+        cached_tokens = self._cached(row) if told and not row.is_cached_told else None
+        row.is_cached_told = row.is_cached_told or bool(told)
+        return RowDelta(
+            id=row.submit.id, tokens=pack_ids(told), finish=finish, logprobs=logprobs, cached_tokens=cached_tokens
+        )
+
+    def _cached(self, row: FakeRow) -> int | None:
+        return min(self.cached_tokens, row.prompt_tokens - 1) or None
 
     def _finish(self, row: FakeRow, reason: FinishReason, stop_id: int | None = None) -> Finish:
         return Finish(reason=reason, usage=self._usage(row), stop_id=stop_id)
 
     def _usage(self, row: FakeRow) -> Usage:
-        return Usage(prompt_tokens=row.prompt_tokens, completion_tokens=row.emitted_tokens)
+        return Usage(
+            prompt_tokens=row.prompt_tokens,
+            completion_tokens=row.emitted_tokens,
+            cached_tokens=self._cached(row) or 0,
+        )
 
     def _drop(self, row: FakeRow) -> None:
         (self.waiting if row in self.waiting else self.running).remove(row)
-
-
-def _gained(row: FakeRow, told: list[int], finish: Finish | None) -> RowDelta:
-    logprobs = fake_row_logprobs(told, row.submit.logprobs) if told else None
-    return RowDelta(id=row.submit.id, tokens=pack_ids(told), finish=finish, logprobs=logprobs)
 
 
 def _of_prompt(row: FakeRow) -> RowDelta | None:

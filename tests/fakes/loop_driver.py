@@ -13,6 +13,8 @@ from engine.mailbox import CancelHeard, Client, ClientLost, ControlHeard, Heard,
 from engine.model.adapters import Adapters
 from engine.mounts import Mounter
 from engine.parts import LoopParts
+from engine.prefix.keeper import PrefixKeeper, RowCaches
+from engine.prefix.store import StoreLimits
 from engine.sampling.grammar import GrammarCompiler
 from engine.speculate import Speculator
 from engine.status import StatusBoard
@@ -40,6 +42,8 @@ from tests.fakes.grammars import compiler
 
 CLIENT = b"client"
 EPOCH = Epoch("epoch")
+ROOMY = StoreLimits(1 << 30)
+OFF = StoreLimits(0)
 
 
 @dataclass
@@ -119,12 +123,15 @@ class LoopDriver:
         weights_bytes: int = 1 << 30,
         grammars: GrammarCompiler | None = None,
         speculator: Speculator | None = None,
+        prefixes: StoreLimits = ROOMY,
     ) -> None:
         self.mailbox = FakeMailbox()
         self.board = StatusBoard(EPOCH, 0)
         self.stop = threading.Event()
         self.facts = facts or facts_of(model)
         self.adapters = adapters = Adapters(model)
+        caches = RowCaches(cache_plan.kinds(model), chunk_tokens, self.facts.context_length, bool(cache_plan.quantized))
+        self.prefixes = PrefixKeeper(prefixes, adapters, caches)
         self.loop = EngineLoop(
             LoopParts(
                 model=model,
@@ -140,6 +147,7 @@ class LoopDriver:
                 cache_plan=cache_plan,
                 speculator=speculator,
                 grammars=grammars or compiler(),
+                prefixes=self.prefixes,
             )
         )
         self.turns = 0
@@ -156,9 +164,10 @@ class LoopDriver:
         }
         self.mailbox.incoming.append(SubmitHeard(client, Submit(**{**fields, **changes})))
 
-    def cancel(self, id_: str, reason: CancelReason = "gone", client: bytes = CLIENT) -> None:
+    def cancel(self, id_: str, reason: CancelReason = "gone", client: bytes = CLIENT, *, keep_tokens: int = 0) -> None:
         """Queues a Cancel for the next turn."""
-        self.mailbox.incoming.append(CancelHeard(client, Cancel(epoch=EPOCH, id=SubmitId(id_), reason=reason)))
+        cancel = Cancel(epoch=EPOCH, id=SubmitId(id_), reason=reason, keep_tokens=keep_tokens)
+        self.mailbox.incoming.append(CancelHeard(client, cancel))
 
     def control(self, command: ControlCommand, argument: str, client: bytes = CLIENT) -> None:
         """Queues an operator's command for the next turn."""

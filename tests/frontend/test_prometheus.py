@@ -8,6 +8,7 @@ from typing import Any
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
+from protocol.status import PrefixStatus
 from tests.fakes.deadline import until
 from tests.fakes.serving import Served, serving
 
@@ -74,6 +75,39 @@ async def test_what_the_engine_says(runtime_dir: Path) -> None:
         assert found["convoy:frontend_rows",] == 2
         queued.cancel()
         running.close()
+
+
+async def test_what_of_prompts_was_there(runtime_dir: Path) -> None:
+    """Tokens under vLLM's names, rows by how they found it, and what is kept."""
+    async with serving(runtime_dir, status_ms=20) as served:
+        served.engine.prefix = PrefixStatus(
+            entries=4,
+            size_bytes=40,
+            limit_bytes=90,
+            evictions=5,
+            queried_tokens=900,
+            hit_tokens=800,
+            exact=1,
+            snapshot=2,
+            cut=3,
+            live=6,
+            misses=7,
+            unasked=8,
+        )
+        await until(lambda: kept_prefixes(served) == 4, "the status has come")
+        found = await samples(served)
+    assert found["vllm:prefix_cache_queries_total", "fake-model"] == 900
+    assert found["vllm:prefix_cache_hits_total", "fake-model"] == 800
+    kinds = {"exact": 1, "snapshot": 2, "cut": 3, "live": 6, "miss": 7, "unasked": 8}
+    assert {kind: found["convoy:prefix_lookups_total", kind] for kind in kinds} == kinds
+    held = {name: found[f"convoy:prefix_{name}",] for name in ("entries", "bytes", "limit_bytes", "evictions_total")}
+    assert held == {"entries": 4, "bytes": 40, "limit_bytes": 90, "evictions_total": 5}
+
+
+def kept_prefixes(served: Served) -> int:
+    """As the last status says."""
+    status = served.parts.client.status
+    return 0 if status is None else status.prefix.entries
 
 
 def waiting_rows(served: Served) -> int:

@@ -37,15 +37,17 @@ class RecordingSession:
     def __init__(self) -> None:
         self.mailboxes: list[RowMailbox] = []
         self.cancels: list[tuple[str, CancelReason]] = []
+        self.kept_tokens: list[int] = []
 
     def submit(self, mailbox: RowMailbox) -> None:
         self.mailboxes.append(mailbox)
 
-    def cancel(self, submit_id: SubmitId, reason: CancelReason) -> None:
+    def cancel(self, submit_id: SubmitId, reason: CancelReason, keep_tokens: int = 0) -> None:
         """As the real one: a row that has ended or was cancelled needs none."""
         [mailbox] = [each for each in self.mailboxes if each.submit.id == submit_id]
         if not mailbox.has_ended and submit_id not in [id_ for id_, _ in self.cancels]:
             self.cancels.append((submit_id, reason))
+            self.kept_tokens.append(keep_tokens)
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +140,7 @@ async def test_stop_at_every_cut(text: ModelText) -> None:
         assert [event.reason for event in events if isinstance(event, ChoiceFinished)] == ["stop"]
         assert session.cancels == [("r/0", "stop")]
         consumed = reply.usage.completion_tokens
+        assert session.kept_tokens == [reply.usage.prompt_tokens + consumed]
         assert "over t" in text.tokenizer.decode(ids[:consumed], False)
         assert "over t" not in text.tokenizer.decode(ids[: consumed - 1], False)
         reply.close()

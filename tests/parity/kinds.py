@@ -1,7 +1,7 @@
 """Every kind of cache on a whole model, and which tests hold each of them to which behaviour."""
 
 import functools
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from engine.cache.scheme import KvScheme, LayerScheme
 from engine.model.support import Support, probe_batching
@@ -44,10 +44,11 @@ def support_of(kind: str) -> Support:
     return probe_batching(random_model(kept.model), 32, scheme)
 
 
-def driver_of(kind: str, weights_bytes: int = 1 << 30) -> LoopDriver:
+def driver_of(kind: str, weights_bytes: int = 1 << 30, **options: Any) -> LoopDriver:
     """An engine's loop on it. weights_bytes: so many keep rows in one group."""
     model = random_model(KINDS[kind].model)
-    return LoopDriver(model, facts_of(model), cache_plan=support_of(kind).cache_plan, weights_bytes=weights_bytes)
+    plan = support_of(kind).cache_plan
+    return LoopDriver(model, facts_of(model), cache_plan=plan, weights_bytes=weights_bytes, **options)
 
 
 @functools.cache

@@ -21,6 +21,7 @@ from protocol.status import (
     FrontendStatus,
     MemoryStatus,
     ModelStatus,
+    PrefixStatus,
     RowCounts,
     StepStatus,
     TokenStatus,
@@ -50,6 +51,15 @@ STATUS = EngineStatus(
     step=StepStatus(count=42, age_ms=7.0, last_ms=6.0),
     tokens=TokenStatus(prompt_total=100, generated_total=336, generated_per_s=81.5),
     memory=MemoryStatus(weights_bytes=2_500_000_000, kv_bytes=12_300_000),
+    prefix=PrefixStatus(
+        entries=5,
+        size_bytes=61_500_000,
+        limit_bytes=3_000_000_000,
+        hits=9,
+        misses=3,
+        queried_tokens=200,
+        hit_tokens=170,
+    ),
     frontends=(
         FrontendStatus(name="frontend", pid=11, listens=("http://127.0.0.1:8080",), rows=12, silent_s=0.4),
         FrontendStatus(name="frontend", pid=98, listens=("http://127.0.0.1:8081",), rows=1, silent_s=9.0),
@@ -114,10 +124,19 @@ def test_people_see_every_number() -> None:
         "81.5 per second, 336 since start",
         "12.3 MB KV, 2.50 GB weights",
         "42 done, running for 7 ms",
+        "5 kept, 61.5 MB (at most 3.00 GB with the rows' KV); 9 of 12 prompts began with one, 85% of their tokens",
         "http://127.0.0.1:8080  11   1         12    0.4 s ago",
         "http://127.0.0.1:8081  -    0         0     not connected",
     ):
         assert expected in shown
+
+
+def test_a_cache_that_is_off_is_said_to_be() -> None:
+    """--prompt-cache-size 0, or an engine that has not told."""
+    console = Console(file=io.StringIO(), width=120)
+    show_status(join_views(msgspec.structs.replace(STATUS, prefix=PrefixStatus()), STATE), console)
+    assert isinstance(console.file, io.StringIO)
+    assert "none are kept" in console.file.getvalue()
 
 
 def test_nothing_running_is_none(folder: RuntimeFolder) -> None:

@@ -91,9 +91,15 @@ async def test_what_the_engine_does_not_tell_is_not_shown(page: Page, server: Sc
     await holds(page, "document.querySelector('.figure.rows').textContent === '0 of 8'")
     assert (await figures(page))["memory"] == "0"
     assert not await page.is_visible(".meter")
-    server.stats = stats(prefix={"hits": 3, "misses": 1})
+    prefix = {"hits": 3, "misses": 1, "queried_tokens": 1_000, "hit_tokens": 840, "entries": 2, "size_bytes": 1_500_000}
+    server.stats = stats(prefix=prefix | {"limit_bytes": 9_000_000})
     await holds(page, "document.querySelector('#gauges dl').textContent.includes('Prefix hits')")
-    assert (await counters(page))["Prefix hits"] == "3 of 4"
+    listed = await counters(page)
+    assert [listed[name] for name in ("Prefix hits", "Prompt reused", "Prefixes kept")] == [
+        "3 of 4",
+        "84 %",
+        "2, 1.5 MB",
+    ]
 
 
 async def test_sparklines_keep_two_minutes(functions: Page) -> None:

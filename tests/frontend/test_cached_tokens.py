@@ -1,0 +1,75 @@
+"""How many prompt tokens were there already, in each dialect's words: whole, streamed, and where the text was cut."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from protocol.messages import Cancel
+from tests.fakes.serving import named_events, serving
+
+CACHED: Final = 7
+CHAT: Final = {"messages": [{"role": "user", "content": "!count"}], "max_tokens": 40}
+ROUTES: Final[dict[str, tuple[str, dict[str, Any], Callable[[Any], int]]]] = {
+    "chat": (
+        "/v1/chat/completions",
+        {**CHAT, "stream_options": {"include_usage": True}},
+        lambda usage: usage["prompt_tokens_details"]["cached_tokens"],
+    ),
+    "completions": (
+        "/v1/completions",
+        {"prompt": "!count a prompt of some tokens", "max_tokens": 40, "stream_options": {"include_usage": True}},
+        lambda usage: usage["prompt_tokens_details"]["cached_tokens"],
+    ),
+    "responses": (
+        "/v1/responses",
+        {"input": "!count", "max_output_tokens": 40},
+        lambda usage: usage["input_tokens_details"]["cached_tokens"],
+    ),
+    "messages": ("/v1/messages", CHAT, lambda usage: usage["cache_read_input_tokens"]),
+}
+STOPS: Final = {"chat": "stop", "completions": "stop", "responses": "stop", "messages": "stop_sequences"}
+
+
+def _usages(raw: bytes) -> list[Any]:
+    """Every usage that a stream tells, the last one last."""
+    text = raw.decode()
+    if "event: " in text:
+        events = named_events(raw)
+        found = [event.get("usage") or event.get("message", event.get("response", {})).get("usage") for event in events]
+    else:
+        from tests.fakes.serving import decoded_events
+
+        found = [event["usage"] for event in decoded_events(raw) if event != "[DONE]" and event.get("usage")]
+    return [usage for usage in found if usage]
+
+
+@pytest.mark.parametrize("has_stop", [False, True])
+@pytest.mark.parametrize("route", ROUTES)
+async def test_usage_tells_it_in_both_modes(runtime_dir: Path, route: str, has_stop: bool) -> None:
+    """A11: after a stop in the text, too, when the engine's own finish is not waited for."""
+    path, body, cached_of = ROUTES[route]
+    stop = {STOPS[route]: [" 5"] if STOPS[route] == "stop_sequences" else " 5"} if has_stop else {}
+    async with serving(runtime_dir, cached_tokens=CACHED) as served:
+        whole_body = {name: value for name, value in body.items() if name != "stream_options"}
+        status, whole = await served.answer(path, {**whole_body, **stop})
+        assert (status, cached_of(whole["usage"])) == (200, CACHED)
+        async with await served.post(path, {**body, **stop, "stream": True}) as response:
+            usages = _usages(await response.read())
+    assert cached_of(usages[-1]) == CACHED
+    if route == "messages":
+        # An agent reads the first one; what was computed and what was not are told apart there already.
+        assert cached_of(usages[0]) == CACHED
+        assert usages[0]["input_tokens"] == usages[-1]["input_tokens"] == whole["usage"]["input_tokens"]
+
+
+async def test_a_text_that_is_cut_says_how_much_of_its_row_comes_again(runtime_dir: Path) -> None:
+    """The prompt and the tokens up to the stop; what the engine computed beyond is worth nothing to the next turn."""
+    async with serving(runtime_dir, step_ms=5.0) as served:
+        _, whole = await served.answer("/v1/chat/completions", {**CHAT, "stop": " 5", "max_tokens": 400})
+        cancels = [message for message in served.engine.heard if isinstance(message, Cancel)]
+    usage = whole["usage"]
+    assert [(cancel.reason, cancel.keep_tokens) for cancel in cancels] == [
+        ("stop", usage["prompt_tokens"] + usage["completion_tokens"])
+    ]

@@ -130,6 +130,7 @@ FIELD_SCHEMAS: Final[Mapping[str, Schema]] = {
     "grammar": _TEXT,
     "json_schema": _JSON_SCHEMA,
     "adapters": {"type": "string", "pattern": "^[^/]+$"},
+    "cache_salt": {"type": "string", "minLength": 1, "maxLength": 1_024},
     "draft_model": _TEXT,
     "num_draft_tokens": _integer(0, MAX_DRAFT_TOKENS),
     "add_special_tokens": _BOOL,

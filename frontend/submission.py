@@ -127,6 +127,7 @@ def build_submits(generation: Generation, prompts: Sequence[list[int]], plan: Su
                     deadline_ms=plan.deadline_ms,
                     adapter=generation.adapter,
                     draft_tokens=generation.draft_tokens,
+                    cache_salt=generation.cache_salt,
                     snapshot_at=plan.snapshots[index] if plan.snapshots else (),
                 )
             )

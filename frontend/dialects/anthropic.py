@@ -75,7 +75,7 @@ ANTHROPIC_FIELDS: Final[FieldTable] = {
     "output_config": Honoured("effort and format"),
     "output_format": Honoured("output_config.format, as it was once called"),
     "metadata": Harmless("nothing is counted by user"),
-    "cache_control": Harmless("no prefix is kept between requests"),
+    "cache_control": Harmless("every prompt is kept as long as there is room"),
     "service_tier": Named(("auto", "standard_only")),
     "inference_geo": Named(),
     "speed": Named(("standard",)),

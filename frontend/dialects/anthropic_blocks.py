@@ -14,7 +14,7 @@ from frontend.dialects.values import as_list, as_object, as_text, read_bool, rea
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 
-_CACHE: Final = Harmless("no prefix is kept between requests")
+_CACHE: Final = Harmless("every prompt is kept as long as there is room")
 
 BLOCK_FIELDS: Final[Mapping[str, FieldTable]] = {
     "text": {"type": Honoured(), "text": Honoured(), "cache_control": _CACHE, "citations": Named(([],))},

@@ -124,7 +124,7 @@ class Generation:
     max_tokens: 0 with has_echo only. tools: None when there are none to call. hides_reasoning: it is not shown.
     kept: what the dialect itself remembers of the request, for its reply.
     adapter: of those that are mounted, by name. draft_tokens: guesses of the draft model a step. priority: the lower,
-    the earlier.
+    the earlier. cache_salt: prompts share what is computed of them with those of the same one alone.
     """
 
     model: str | None
@@ -149,6 +149,7 @@ class Generation:
     draft_model: str | None = None
     draft_tokens: int | None = None
     priority: int = 0
+    cache_salt: str | None = None
     timeout_s: float | None = None
     is_stream: bool = False
     include_usage: bool = False

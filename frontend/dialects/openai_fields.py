@@ -30,6 +30,7 @@ from protocol.messages import MAX_DRAFT_TOKENS
 MAX_STOPS: Final = 16
 MAX_STOP_IDS: Final = 1_024
 MAX_TIMEOUT_S: Final = 1_000_000
+MAX_SALT_CHARACTERS: Final = 1_024
 _COUNT: Final = Bounds(least=1)
 _DRAFT_TOKENS: Final = Bounds(least=0, most=MAX_DRAFT_TOKENS)
 _PRIORITY: Final = Bounds(least=-(2**53), most=2**53)
@@ -83,7 +84,7 @@ SHARED_FIELDS: Final[FieldTable] = {
     "priority": Honoured("the lower, the earlier, as in vLLM; 0 when left out"),
     "kv_transfer_params": NeutralOnly(({},)),
     "vllm_xargs": NeutralOnly(({},)),
-    "cache_salt": Harmless("no prefix is shared between requests"),
+    "cache_salt": Honoured("what was computed for a prompt is shared between requests of one salt alone"),
     "prompt_cache_key": Harmless("steers only where OpenAI caches"),
     "prompt_cache_retention": Harmless("steers only how long OpenAI caches"),
     "safety_identifier": Harmless("nothing is counted by user"),
@@ -137,6 +138,7 @@ def read_generation(
         skip_special_tokens=read_bool(body, "skip_special_tokens", default=True),
         constraint=constrained.constraint,
         adapter=_adapter(body),
+        cache_salt=_cache_salt(body),
         draft_model=read_text(body, "draft_model"),
         draft_tokens=read_integer(body, "num_draft_tokens", _DRAFT_TOKENS),
         priority=read_integer(body, "priority", _PRIORITY) or 0,
@@ -187,6 +189,17 @@ def read_stops(body: Mapping[str, object], name: str) -> tuple[str, ...]:
     if "" in stops:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"`{name}` must not hold an empty string", name)
     return tuple(dict.fromkeys(stops))
+
+
+def _cache_salt(body: Mapping[str, object]) -> str | None:
+    salt = read_text(body, "cache_salt")
+    if salt is not None and not 0 < len(salt) <= MAX_SALT_CHARACTERS:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"`cache_salt` has {len(salt)} characters, 1 to {MAX_SALT_CHARACTERS} are taken; null shares with all",
+            "cache_salt",
+        )
+    return salt
 
 
 def _adapter(body: Mapping[str, object]) -> str | None:

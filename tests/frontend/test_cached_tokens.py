@@ -73,3 +73,18 @@ async def test_a_text_that_is_cut_says_how_much_of_its_row_comes_again(runtime_d
     assert [(cancel.reason, cancel.keep_tokens) for cancel in cancels] == [
         ("stop", usage["prompt_tokens"] + usage["completion_tokens"])
     ]
+
+
+@pytest.mark.parametrize("route", ["chat", "completions", "responses"])
+async def test_a_salt_goes_to_the_engine(runtime_dir: Path, route: str) -> None:
+    """E9: vLLM's field; without one the prompt is shared with all others that have none."""
+    path, body, _ = ROUTES[route]
+    body = {name: value for name, value in body.items() if name != "stream_options"}
+    async with serving(runtime_dir) as served:
+        for salt in ("tenant 7", None):
+            status, _ = await served.answer(path, {**body, "cache_salt": salt})
+            assert status == 200
+        assert [submit.cache_salt for submit in served.engine.submits()] == ["tenant 7", None]
+        for wrong in ("", "x" * 1_025, 5):
+            status, reply = await served.answer(path, {**body, "cache_salt": wrong})
+            assert (status, reply["error"]["param"]) == (400, "cache_salt")

@@ -73,7 +73,7 @@ BAD_BODIES: list[tuple[str, bytes | dict[str, Any], int, str]] = [
     (CHAT, b"{", 400, "invalid_request"),
     (CHAT, b"", 400, "invalid_request"),
     (CHAT, b"\xff\xfe{}", 400, "invalid_request"),
-    (CHAT, b"[" * 100_000, 400, "invalid_request"),
+    (CHAT, b"[" * 100_000, 413, "body_too_large"),
     (CHAT, b"[]", 400, "invalid_request"),
     (CHAT, {}, 400, "invalid_request"),
     (CHAT, {"messages": []}, 400, "invalid_request"),

@@ -107,9 +107,10 @@ class PromptTooLongError(RequestError):
 
     def __init__(self, prompt_tokens: int, context_tokens: int, param: str, *, is_least: bool = False) -> None:
         counted = f"at least {prompt_tokens}" if is_least else f"{prompt_tokens}"
+        # Agents that see no code make their conversation shorter by the words `maximum context length is … tokens`.
         super().__init__(
             ErrorCode.CONTEXT_LENGTH_EXCEEDED,
-            f"this model's context length is {context_tokens} tokens, and the prompt has {counted}: "
+            f"this model's maximum context length is {context_tokens} tokens, and the prompt used {counted} tokens: "
             "no room is left for a reply; shorten the prompt",
             param,
         )

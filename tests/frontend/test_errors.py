@@ -1,9 +1,11 @@
 """Errors: every code has an HTTP meaning, and the envelope is OpenAI's."""
 
+import re
+
 import msgspec
 import pytest
 
-from frontend.errors import HTTP_MEANINGS, AnyErrorCode, HttpErrorCode, RequestError, error_body
+from frontend.errors import HTTP_MEANINGS, AnyErrorCode, HttpErrorCode, PromptTooLongError, RequestError, error_body
 from protocol.errors import ErrorCode
 
 ALL_CODES: list[AnyErrorCode] = [*ErrorCode, *HttpErrorCode]
@@ -63,3 +65,12 @@ def test_envelope_is_openais() -> None:
 def test_envelope_without_a_field_says_null() -> None:
     """param is there, and null, when no field is at fault."""
     assert error_body(RequestError(ErrorCode.INTERNAL, "x")).error.param is None
+
+
+@pytest.mark.parametrize("is_least", [False, True])
+def test_agents_see_that_a_prompt_is_too_long(is_least: bool) -> None:
+    """By its words: what OpenCode, pi, Continue and Qwen Code look for before they make a conversation shorter."""
+    message = PromptTooLongError(9_000, 8_192, "messages", is_least=is_least).message
+    assert re.search(r"maximum context length is 8192 tokens", message)
+    # Qwen Code also reads how long it was.
+    assert is_least or re.search(r"(?:resulted in|requested|used) 9000 tokens", message)

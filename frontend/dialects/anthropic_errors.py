@@ -11,6 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from frontend.errors import Envelope, PromptTooLongError, RequestError
+from protocol.errors import ErrorCode
 
 # By HTTP status. Anthropic's own 529 is not used: a full queue is a 429, an engine that is not there a 503.
 _TYPES: Final[Mapping[int, str]] = MappingProxyType(
@@ -32,10 +33,11 @@ _OTHER_REQUEST: Final = "invalid_request_error"
 _OTHER_SERVER: Final = "api_error"
 
 
-class MessageErrorDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """error_code: ours, which is the same in every dialect."""
+class MessageErrorDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """error_code: ours, which is the same in every dialect, but for a thread. unsupported: what of it is."""
 
     error_code: str
+    unsupported: tuple[str, ...] = ()
 
 
 class MessageErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,10 +63,17 @@ def message_error_body(error: RequestError, request_id: str) -> MessageErrorBody
         error=MessageErrorDetail(
             type=_TYPES.get(error.status, other),
             message=_message(error),
-            details=MessageErrorDetails(error_code=error.code.value),
+            details=_details(error),
         ),
         request_id=request_id,
     )
+
+
+def _details(error: RequestError) -> MessageErrorDetails:
+    """Anthropic's own tool runners ask for a thread first, and send the whole conversation once they are told this."""
+    if error.code is ErrorCode.UNSUPPORTED and error.param == "thread":
+        return MessageErrorDetails(error_code="thread_unsupported_request", unsupported=("thread",))
+    return MessageErrorDetails(error_code=error.code.value)
 
 
 def _message(error: RequestError) -> str:

@@ -63,3 +63,12 @@ def test_a_long_prompt_is_told_in_the_sentence_that_agents_wait_for() -> None:
     """They make their conversation shorter then; a prompt that just fills the context is too long, too."""
     assert told(PromptTooLongError(600, 512, "messages")) == "prompt is too long: 600 tokens > 512 maximum"
     assert told(PromptTooLongError(512, 512, "messages")) == "prompt is too long: 512 tokens > 511 maximum"
+
+
+def test_a_thread_is_refused_in_the_words_that_tool_runners_wait_for() -> None:
+    """They go on without one then; another field that is not supported keeps our own code."""
+    thread = message_error_body(RequestError(ErrorCode.UNSUPPORTED, "`thread` is not supported", "thread"), "r")
+    other = message_error_body(RequestError(ErrorCode.UNSUPPORTED, "`container` is not supported", "container"), "r")
+    refused = b'{"error_code":"thread_unsupported_request","unsupported":["thread"]}'
+    assert msgspec.json.encode(thread.error.details) == refused
+    assert msgspec.json.encode(other.error.details) == b'{"error_code":"unsupported"}'

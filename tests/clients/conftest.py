@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients.conversations import build_speaking_model
 from tests.e2e.cluster import MODEL_ID, Cluster, running_cluster
 
 # Tools are told in the prompt, and the fake's tokens are about a letter each.
@@ -42,6 +43,23 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         running_cluster(request.param, Path(name), CONTEXT_TOKENS) as found,
     ):
         yield found
+
+
+@pytest.fixture(scope="session", params=["fake", "real"])
+def speaking(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a server whose model takes its part in the conversations: scripted, or weights in the real engine."""
+    with tempfile.TemporaryDirectory(prefix="cv-", ignore_cleanup_errors=True) as name:
+        model = build_speaking_model(Path(name) / "m")
+        fake = ("--prefill-tokens-per-turn", "256", "--context-length", str(CONTEXT_TOKENS))
+        with running_cluster(
+            request.param,
+            Path(name) / "r",
+            context_tokens=None,
+            engine_arguments=fake if request.param == "fake" else ("--model", str(model)),
+            # The FakeEngine's template names no format.
+            frontend_arguments=("--reasoning-parser", "think"),
+        ) as found:
+            yield found.url
 
 
 @pytest.fixture(scope="session")

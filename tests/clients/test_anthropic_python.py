@@ -8,8 +8,9 @@ import anthropic
 import pytest
 from anthropic import AsyncAnthropic
 
+from tests.clients.conftest import CONTEXT_TOKENS, Asked
 from tests.e2e.client import FIRST_TIMEOUT_S
-from tests.e2e.cluster import CONTEXT_TOKENS, MODEL_ID, Cluster, cancels_of, stats, wait_stats
+from tests.e2e.cluster import MODEL_ID, Cluster, cancels_of, stats, wait_stats
 
 QUESTION = "Tell me about a long bridge over a quiet river."
 ASKED: dict[str, Any] = {"model": MODEL_ID, "max_tokens": 8, "messages": [{"role": "user", "content": QUESTION}]}
@@ -83,7 +84,7 @@ async def test_errors_are_its_exceptions(client: AsyncAnthropic) -> None:
         await client.messages.create(**{**ASKED, "messages": [{"role": "user", "content": content}]})
     assert "messages.0.content.0" in str(image.value.api_message)
     with pytest.raises(anthropic.BadRequestError) as long:
-        await client.messages.create(**{**ASKED, "messages": [{"role": "user", "content": "lorry " * 2_000}]})
+        await client.messages.create(**{**ASKED, "messages": [{"role": "user", "content": "lorry " * 6_000}]})
     assert str(long.value.api_message).endswith(f"> {CONTEXT_TOKENS} maximum")
     with pytest.raises(anthropic.RequestTimeoutError):
         await client.messages.create(**{**ASKED, "max_tokens": 400}, extra_body={"timeout": 0.05, "ignore_eos": True})
@@ -138,15 +139,13 @@ SCHEMA = {
 TOOL: Any = {"name": "weather", "description": "Tells the weather in a city.", "input_schema": SCHEMA}
 
 
-async def test_a_tool_round_trip(cluster: Cluster, client: AsyncAnthropic) -> None:
-    """A call that must come, streamed and whole; its result goes back, and the model answers."""
-    if cluster.kind == "fake":
-        pytest.skip("its tokenizer of 400 tokens makes the tools longer than the context; see test_messages_tools")
-    turns: list[Any] = [{"role": "user", "content": "What is the weather in Oslo?"}]
-    asked: Any = {"model": MODEL_ID, "max_tokens": 120, "tools": [TOOL]}
-    asked |= {"tool_choice": {"type": "tool", "name": "weather"}}
-    first = await client.messages.create(**asked, messages=turns)
-    async with client.messages.stream(**asked, messages=turns) as stream:
+async def test_a_tool_round_trip(client: AsyncAnthropic, asked: Asked) -> None:
+    """A call, which a real model is made to write, streamed and whole; its result goes back, and is counted."""
+    turns: list[Any] = [{"role": "user", "content": asked.call}]
+    asking: Any = {"model": MODEL_ID, "max_tokens": 120, "tools": [TOOL]}
+    asking["tool_choice"] = {"type": "tool", "name": "weather"} if asked.is_forced else {"type": "auto"}
+    first = await client.messages.create(**asking, messages=turns)
+    async with client.messages.stream(**asking, messages=turns) as stream:
         streamed = await stream.get_final_message()
     for message in (first, streamed):
         assert message.stop_reason == "tool_use"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import openai
 import pytest
 from langchain_openai import ChatOpenAI
 
@@ -56,6 +57,16 @@ def test_a_tool_is_called(make: Any, asked: Asked) -> None:
         (call,) = message.tool_calls
         assert call["name"] == "weather"
         assert weather(**call["args"]).city in (("Oslo", "Lima") if asked.is_forced else ("Oslo",))
+
+
+def test_errors_are_the_clients_own(make: Any, asked: Asked) -> None:
+    """OpenAI's exceptions, whole and streamed, with the server's code and field."""
+    with pytest.raises(openai.NotFoundError) as missing:
+        make(asked.most).bind(model="nobody").invoke("x")
+    assert missing.value.code == "model_not_found"
+    with pytest.raises(openai.BadRequestError) as wrong:
+        list(make(asked.most).bind(temperature=-1).stream("x"))
+    assert wrong.value.param == "temperature"
 
 
 def test_closing_a_stream_ends_the_row(make: Any, asked: Asked) -> None:

@@ -7,29 +7,31 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.clients.conftest import Asked
-from tests.e2e.cluster import Cluster, stats, wait_stats
+from tests.clients.conversations import CONVERSATIONS, DESCRIPTION, RESULTS
+from tests.e2e.cluster import MODEL_ID, Cluster, stats, wait_stats
 
 LLM = [sys.executable, "-m", "llm"]
 
 
-@pytest.fixture
-def begin(asked: Asked, tmp_path: Path) -> "Callable[..., subprocess.Popen[str]]":
-    """Starts the command with a folder of its own."""
-    model = {
+def starter(folder: Path, url: str, model: str, **more: Any) -> "Callable[..., subprocess.Popen[str]]":
+    """Starts the command with a folder of its own. more: about the model."""
+    described = {
         "model_id": "convoy",
-        "model_name": asked.model,
-        "api_base": f"{asked.url}/v1",
+        "model_name": model,
+        "api_base": f"{url}/v1",
         "supports_schema": True,
+        "supports_tools": True,
     }
     # JSON is YAML, too.
-    (tmp_path / "extra-openai-models.yaml").write_text(json.dumps([model]))
+    (folder / "extra-openai-models.yaml").write_text(json.dumps([described | more]))
 
     def started(*arguments: str) -> "subprocess.Popen[str]":
-        environment = {**os.environ, "LLM_USER_PATH": str(tmp_path), "OPENAI_API_KEY": "any", "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "LLM_USER_PATH": str(folder), "OPENAI_API_KEY": "any", "PYTHONUNBUFFERED": "1"}
         return subprocess.Popen(
             [*LLM, "-m", "convoy", "--no-log", *arguments],
             env=environment,
@@ -40,6 +42,12 @@ def begin(asked: Asked, tmp_path: Path) -> "Callable[..., subprocess.Popen[str]]
         )
 
     return started
+
+
+@pytest.fixture
+def begin(asked: Asked, tmp_path: Path) -> "Callable[..., subprocess.Popen[str]]":
+    """Starts it for the server that is asked."""
+    return starter(tmp_path, asked.url, asked.model)
 
 
 def ended(process: "subprocess.Popen[str]") -> str:
@@ -82,3 +90,47 @@ def test_ctrl_c_ends_the_row(begin: "Callable[..., subprocess.Popen[str]]", aske
     process.communicate(timeout=60)
     found = wait_stats(asked.url, lambda seen: seen["frontend"]["rows"] == 0, "the row is gone")
     assert found["frontend"]["cancels_sent"]["gone"] == before + 1
+
+
+def test_errors_are_told(begin: "Callable[..., subprocess.Popen[str]]", asked: Asked) -> None:
+    """The server's own words end the command."""
+    process = begin("-o", "temperature", "1.5", "-o", "top_p", "0", asked.question)
+    out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert errors.startswith("Error: ")
+    assert "`top_p`" in errors
+
+
+# The command runs the function itself, sends what it returned, and goes on until there is an answer.
+FUNCTIONS = f"""
+def weather(city: str) -> str:
+    "{DESCRIPTION}"
+    print(city, file=open("called", "a"))
+    return {RESULTS}[city]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "about"),
+    [
+        ("one call", (), {}),
+        ("one call", ("--no-stream",), {}),
+        ("two calls at once", (), {}),
+        ("a call behind a thought", (), {}),
+        ("a call behind a thought", (), {"responses": True}),
+        ("two calls at once", ("--no-stream",), {"responses": True}),
+    ],
+)
+def test_a_tool_is_called_and_the_answer_found(
+    speaking: str, tmp_path: Path, name: str, options: tuple[str, ...], about: dict[str, Any]
+) -> None:
+    """--functions: Python's own functions are tools, on both of OpenAI's APIs."""
+    conversation, called = CONVERSATIONS[name], tmp_path / "called"
+    functions = FUNCTIONS.replace('"called"', repr(str(called)))
+    begin = starter(tmp_path, speaking, MODEL_ID, **about)
+    process = begin("--functions", functions, *options, conversation.question)
+    out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out.rstrip("\n")) == (0, conversation.answer), errors
+    assert tuple(called.read_text().split()) == conversation.cities
+    # Of chats it shows no thoughts.
+    assert errors.strip() == (conversation.thought if about else "")

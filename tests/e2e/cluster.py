@@ -3,7 +3,7 @@
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -61,26 +61,42 @@ def smollm2_folder() -> Path:
 
 
 @contextmanager
-def running_cluster(kind: EngineKind, runtime_dir: Path, context_tokens: int = CONTEXT_TOKENS) -> Iterator[Cluster]:
-    """Starts everything, waits until both frontends are ready, and ends it all."""
+def running_cluster(
+    kind: EngineKind,
+    runtime_dir: Path,
+    context_tokens: int | None = CONTEXT_TOKENS,
+    *,
+    engine_arguments: Sequence[str] = (),
+    frontend_arguments: Sequence[str] = (),
+) -> Iterator[Cluster]:
+    """Starts everything, waits until both frontends are ready, and ends it all.
+
+    context_tokens: None for what the model has. engine_arguments: what is given twice counts as it is given last.
+    """
     with ExitStack() as stack:
-        engine = stack.enter_context(child(_engine_arguments(kind, runtime_dir, context_tokens)))
+        arguments = _engine_arguments(kind, runtime_dir, context_tokens)
+        engine = stack.enter_context(child([*arguments, *engine_arguments]))
         cluster = Cluster(kind, runtime_dir, engine)
         for _ in range(2):
-            cluster.frontends.append(stack.enter_context(running_frontend(runtime_dir)))
+            cluster.frontends.append(
+                stack.enter_context(running_frontend(runtime_dir, frontend_arguments=frontend_arguments))
+            )
         for frontend in cluster.frontends:
             wait_ready(frontend, engine)
         yield cluster
 
 
 @contextmanager
-def running_frontend(runtime_dir: Path, served_name: str = "my-name") -> Iterator[Frontend]:
+def running_frontend(
+    runtime_dir: Path, served_name: str = "my-name", *, frontend_arguments: Sequence[str] = ()
+) -> Iterator[Frontend]:
     """One more frontend, on a port that is bound here and inherited."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.set_inheritable(True)
         port = listener.getsockname()[1]
         arguments = ["-m", "frontend", "--runtime-dir", str(runtime_dir), "--fd", str(listener.fileno())]
         arguments += ["--stall-s", str(STALL_S), "--served-model-name", served_name, "--log-level", "warning"]
+        arguments += frontend_arguments
         with child(arguments, pass_fds=[listener.fileno()]) as process:
             yield Frontend(process, f"http://127.0.0.1:{port}")
 
@@ -141,9 +157,11 @@ def wait_stats(url: str, is_seen: Callable[[dict[str, Any]], bool], what: str, l
         time.sleep(0.01)
 
 
-def _engine_arguments(kind: EngineKind, runtime_dir: Path, context_tokens: int) -> list[str]:
+def _engine_arguments(kind: EngineKind, runtime_dir: Path, context_tokens: int | None) -> list[str]:
     shared = ["--runtime-dir", str(runtime_dir), "--model-id", MODEL_ID, "--max-rows", str(MAX_ROWS)]
-    shared += ["--context-length", str(context_tokens), "--lease-s", str(LEASE_S)]
+    shared += ["--lease-s", str(LEASE_S)]
+    if context_tokens is not None:
+        shared += ["--context-length", str(context_tokens)]
     if kind == "fake":
         return ["-m", "tests.fakes.fake_engine", *shared, "--step-ms", "4", "--prefill-tokens-per-turn", "4"]
     return ["-m", "engine", "--model", str(smollm2_folder()), *shared]

@@ -1,7 +1,7 @@
 """A model folder whose greedy text is written beforehand: which text, the prompt's length alone decides.
 
-GPT-2 has learned positions, and a layer of zeros leaves its sums as they are. Each position of a script has a
-dimension of its own: the position sets it, the token that is to follow there reads it.
+GPT-2 has learned positions, and a layer of zeros leaves its sums as they are. Each token of the scripts has a
+dimension of its own: a position behind which it is to follow sets it, the token reads it.
 """
 
 import json
@@ -30,14 +30,22 @@ class ScriptedModel:
 
 
 def build_scripted_model(
-    folder: Path, texts: Sequence[str], *, special: Sequence[str], template: str, least_prompt: int
+    folder: Path,
+    texts: Sequence[str],
+    *,
+    template: str,
+    least_prompt: int,
+    special: Sequence[str] = (),
+    vocabulary_size: int = 900,
 ) -> ScriptedModel:
-    """Writes the folder. special: markers that are special tokens. least_prompt: no prompt is shorter."""
+    """Writes the folder. special: markers that are special tokens. least_prompt: no prompt is shorter.
+
+    The template may read `prompt_tokens`. vocabulary_size: with 256 every byte is a token, so that what a grammar
+    forces is cut into the same tokens.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = _tokenizer(texts, special)
+    tokenizer = _tokenizer(texts, special, vocabulary_size)
     tokenizer.save(str(folder / "tokenizer.json"))
-    config = {"eos_token": EOS_TOKEN, "bos_token": None, "chat_template": template}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     eos_id = tokenizer.token_to_id(EOS_TOKEN)
     scripts = [[*tokenizer.encode(text, add_special_tokens=False).ids, eos_id] for text in texts]
     starts: list[int] = []
@@ -45,16 +53,19 @@ def build_scripted_model(
     for script in scripts:
         starts.append(at)
         at += len(script)
+    known = f"{{%- set prompt_tokens = {json.dumps(starts)} -%}}"
+    config = {"eos_token": EOS_TOKEN, "bos_token": None, "chat_template": known + template}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     _write_weights(folder, scripts, starts, tokenizer.get_vocab_size(), eos_id)
     return ScriptedModel(folder, tokenizer, tuple(starts))
 
 
-def _tokenizer(texts: Sequence[str], special: Sequence[str]) -> Tokenizer:
+def _tokenizer(texts: Sequence[str], special: Sequence[str], vocabulary_size: int) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=900,
+        vocab_size=vocabulary_size,
         special_tokens=[AddedToken(token, special=True) for token in (EOS_TOKEN, *special)],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -69,13 +80,15 @@ def _write_weights(
     placed = zip(starts, scripts, strict=True)
     # The token before a script's first one says it.
     steps = [(start - 1 + index, id_) for start, script in placed for index, id_ in enumerate(script)]
-    width = -(-len(steps) // _HEADS) * _HEADS
+    dimensions = {id_: dimension for dimension, id_ in enumerate(sorted({id_ for _, id_ in steps}))}
+    width = -(-len(dimensions) // _HEADS) * _HEADS
     positions = steps[-1][0] + 64
     tokens = np.zeros((vocabulary_size, width), np.float32)
     places = np.zeros((positions, width), np.float32)
-    for dimension, (position, id_) in enumerate(steps):
-        places[position, dimension] = _LOUD
+    for id_, dimension in dimensions.items():
         tokens[id_, dimension] = 1.0
+    for position, id_ in steps:
+        places[position, dimensions[id_]] = _LOUD
     shapes = {"attn.c_attn": (3 * width, width), "attn.c_proj": (width, width)}
     shapes |= {"mlp.c_fc": (4 * width, width), "mlp.c_proj": (width, 4 * width)}
     weights = {"wte.weight": tokens, "wpe.weight": places, "ln_f.weight": np.ones(width, np.float32)}

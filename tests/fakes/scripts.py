@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 Script = Iterator[list[int]]
 
 WORDS = ("fox", "bridge", "river", "café", "数える", "🦊", "👩‍👩‍👧", "e\u0301", "lorry", "seven", "über", "morning")
+_RESULT_END = "\n</tool_response>"
 _LAST_USER = re.compile(r".*<\|im_start\|>user\n(.*?)<\|im_end\|>\n<\|im_start\|>assistant\n$", re.DOTALL)
 
 
@@ -29,7 +30,8 @@ def asked(prompt_text: str) -> str:
     text = found.group(1) if found else prompt_text
     # Agents put a message of their own before the user's, which templates may make one of.
     _, mark, command = text.rpartition("\n!")
-    return f"!{command}" if mark else text
+    # So do results of tools; their tag is not theirs.
+    return f"!{command.removesuffix(_RESULT_END)}" if mark else text
 
 
 def script_for(prompt_text: str, tokenizer: Tokenizer, eos_id: int, draw: str = "") -> Script:

@@ -18,6 +18,7 @@ from frontend.dialects.base import (
     ReplyEvent,
     TokenEntry,
     ToolCallArguments,
+    ToolCallBroken,
     ToolCallFinished,
     ToolCallStarted,
 )
@@ -25,7 +26,7 @@ from frontend.echo import EchoProgress, PromptEcho
 from frontend.entries import TokenEntries
 from frontend.errors import RequestError
 from frontend.model_text import ModelText
-from frontend.parsers.base import ArgumentsText, CallBegun, CallEnded
+from frontend.parsers.base import ArgumentsText, CallBegun, CallBroken, CallEnded
 from frontend.stream import RowEnd, RowFailure, RowMailbox, RowNews
 from frontend.text.events import TextOutput
 from frontend.text.pipeline import TextOptions, TextPipeline
@@ -174,6 +175,8 @@ class LiveChoice:
                 return ToolCallArguments(self._choice, self._calls - 1, text, entries)
             case CallEnded():
                 return ToolCallFinished(self._choice, self._calls - 1)
+            case CallBroken(written):
+                return ToolCallBroken(self._choice, self._calls - 1, written)
             case StopFound():
                 raise AssertionError("a stop is told by the output, never among its pieces")
 
@@ -191,7 +194,8 @@ class LiveChoice:
         self._told_usage = end.usage
         if end.reason not in ("stop", "length"):
             return []
-        events = self._told(self._pipeline.finish(end.stop_id if self._is_stop_included else None))
+        last = end.stop_id if self._is_stop_included else None
+        events = self._told(self._pipeline.finish(last, is_cut=end.reason == "length"))
         return events if self.is_finished else [*events, self._finished(end.reason)]
 
     def _finished(self, reason: FinishWord, stop: str | None = None) -> ChoiceFinished:

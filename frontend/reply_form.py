@@ -61,6 +61,7 @@ def reply_form(generation: Generation, prompt_ids: list[int], text: ModelText) -
         is_in_reasoning=reasoning is not None and _is_open(reasoning, prompt, prompt_ids, text),
         hidden=_hidden(call_format, reasoning, text) if generation.skip_special_tokens else (),
         is_parallel=tools is None or (tools.is_parallel and not isinstance(tools.choice, NamedTool)),
+        is_call_forced=call_format is not None and tools is not None and tools.choice != "auto",
     )
 
 

@@ -43,6 +43,7 @@ from frontend.dialects.base import (
     ReplyFacts,
     ReplyFinished,
     ToolCallArguments,
+    ToolCallBroken,
     ToolCallFinished,
     ToolCallStarted,
     WholeChoice,
@@ -95,7 +96,7 @@ class MessageFramer:
                 sent = [*self._closed(), *self._block(ToolUseBlock(id=tool_use_id(id_), name=name, input={}))]
             case ToolCallArguments(text=text):
                 sent = [self._delta(InputJsonDelta(partial_json=text))] if text else []
-            case ToolCallFinished():
+            case ToolCallFinished() | ToolCallBroken():
                 sent = self._closed()
             case ChoiceFinished():
                 self._end = event

@@ -1,7 +1,7 @@
 """What every dialect makes of a request body, and what it may say of a stream: the core all dialects share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
@@ -259,6 +259,15 @@ class ToolCallFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCallBroken:
+    """A call turned out to be none, and its arguments stay in pieces. text: all of it, as the model wrote it."""
+
+    choice: int
+    call: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChoiceFinished:
     """Last event of a choice, with the one finish reason. stop: the stop string that ended it, if one did.
 
@@ -285,6 +294,7 @@ ReplyEvent = (
     | ToolCallStarted
     | ToolCallArguments
     | ToolCallFinished
+    | ToolCallBroken
     | ChoiceFinished
     | ReplyFinished
 )
@@ -308,7 +318,8 @@ class WholeCall:
 class WholeChoice:
     """A choice collected for a reply that is not streamed. prompt_entries: how many of the entries are the prompt's.
 
-    events: all of them in order, for dialects whose replies have parts in the order of a stream.
+    events: all of them in order, for dialects whose replies have parts in the order of a stream. A call that broke is
+    text here, for nothing of it was told yet.
     """
 
     choice: int
@@ -323,6 +334,11 @@ class WholeChoice:
 
     def add(self, event: ReplyEvent) -> None:
         """Takes an event of this choice over."""
+        if isinstance(event, ToolCallBroken):
+            self._take_call_back(event.text)
+            return
+        if isinstance(event, ChoiceFinished) and event.reason == "tool_calls" and not self.calls:
+            event = replace(event, reason="stop")
         self.events.append(event)
         match event:
             case ChoiceText(text=text, entries=entries, is_prompt=is_prompt):
@@ -342,6 +358,16 @@ class WholeChoice:
                 self.stop = stop
             case ChoiceStarted() | ToolCallFinished() | ReplyFinished():
                 pass
+
+    def _take_call_back(self, text: str) -> None:
+        """The last call, and its events, as text."""
+        self.calls.pop()
+        self.text_parts.append(text)
+        entries: list[TokenEntry] = []
+        while not isinstance(event := self.events.pop(), ToolCallStarted):
+            if isinstance(event, ToolCallArguments):
+                entries[:0] = event.entries
+        self.events.append(ChoiceText(self.choice, text, tuple(entries)))
 
     @property
     def text(self) -> str:

@@ -20,6 +20,7 @@ from frontend.dialects.base import (
     ReplyFinished,
     TokenEntry,
     ToolCallArguments,
+    ToolCallBroken,
     ToolCallFinished,
     ToolCallStarted,
     WholeCall,
@@ -188,7 +189,7 @@ def chat_frames(facts: ReplyFacts, event: ReplyEvent, include_usage: bool) -> li
         case ToolCallArguments(choice=index, call=call, text=text, entries=entries):
             delta = ChunkDelta(tool_calls=(ToolCallDelta(index=call, function=FunctionDelta(arguments=text)),))
             choice = ChunkChoice(index=index, delta=delta, logprobs=_logprobs(entries, facts))
-        case ToolCallFinished():
+        case ToolCallFinished() | ToolCallBroken():
             return []
         case ChoiceFinished(choice=index, reason=reason):
             choice = ChunkChoice(index=index, delta=ChunkDelta(), finish_reason=reason)

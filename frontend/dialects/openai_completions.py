@@ -22,6 +22,7 @@ from frontend.dialects.base import (
     TokenEntry,
     TokensPrompt,
     ToolCallArguments,
+    ToolCallBroken,
     ToolCallFinished,
     ToolCallStarted,
     WholeChoice,
@@ -105,7 +106,7 @@ def completion_frames(facts: ReplyFacts, event: ReplyEvent, include_usage: bool)
     match event:
         case ChoiceStarted():
             return []
-        case ChoiceReasoning() | ToolCallStarted() | ToolCallArguments() | ToolCallFinished():
+        case ChoiceReasoning() | ToolCallStarted() | ToolCallArguments() | ToolCallFinished() | ToolCallBroken():
             # A completion's text is not parsed: it comes as the model writes it.
             return []
         case ChoiceText(choice=index, text=text, entries=entries):

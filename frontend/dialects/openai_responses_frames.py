@@ -20,6 +20,7 @@ from frontend.dialects.base import (
     ReplyFinished,
     TokenEntry,
     ToolCallArguments,
+    ToolCallBroken,
     ToolCallFinished,
     ToolCallStarted,
     WholeChoice,
@@ -119,6 +120,8 @@ class ResponseFramer:
                 sent = self._open.add(text)
             case ToolCallFinished():
                 sent = self._close("completed")
+            case ToolCallBroken():
+                sent = self._close("incomplete")
             case ChoiceFinished(reason=reason, reasoning_tokens=reasoning_tokens):
                 self._reasoning_tokens = reasoning_tokens
                 sent = self._finished(is_cut=reason == "length")

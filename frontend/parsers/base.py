@@ -38,6 +38,17 @@ class CallEnded:
 
 CallEvent = CallBegun | ArgumentsText | CallEnded
 
+
+@dataclass(frozen=True, slots=True)
+class CallBroken:
+    """The call that was begun is none: its arguments stay in pieces. No reader says so, what drives it does.
+
+    written: all of the call so far, as the model wrote it.
+    """
+
+    written: str
+
+
 _T = TypeVar("_T")
 Reading = Generator[CallEvent | None, None, _T]
 

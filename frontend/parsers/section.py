@@ -1,14 +1,14 @@
 """Drives a format's reader over one stretch of calls: pieces of text in, events out, or the text as it was written.
 
-Owns what holds for every format: an unknown tool or a call that never was one gives its text back, a call that was
-told stays as far as it came.
+Owns what holds for every format: an unknown tool or a call that never was one gives its text back, a call that breaks
+after it was told says so, with its text.
 """
 
 import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from frontend.parsers.base import ArgumentsText, CallBegun, CallEnded, CallEvent, ToolFormat, Tools
+from frontend.parsers.base import ArgumentsText, CallBegun, CallBroken, CallEnded, CallEvent, ToolFormat, Tools
 from frontend.parsers.source import MalformedError, Source
 
 _CUT_MARK: Final = re.compile(r"\s*<[^<>]*")
@@ -21,7 +21,7 @@ class SectionNews:
     is_written: rest begins with what was read and is no call. It stands as it was written, its opener included.
     """
 
-    events: list[CallEvent] = field(default_factory=list[CallEvent])
+    events: list[CallEvent | CallBroken] = field(default_factory=list[CallEvent | CallBroken])
     rest: str | None = None
     is_written: bool = False
 
@@ -32,19 +32,21 @@ class CallSection:
     def __init__(self, call_format: ToolFormat, opener: str, tools: Tools) -> None:
         self._source = Source(opener)
         self._tools = tools
-        # A start opener is read by the format, so it is in what was read.
-        self._written_opener = "" if opener in call_format.start_openers else opener
+        # Of the call that is read, or of what may be one; a start opener is read by the format.
+        self._written = [] if opener in call_format.start_openers else [opener]
         self._reading = call_format.read(self._source, tools)
         self._is_in_call = False
         self._has_told = False
+        self._is_cut = False
 
     def feed(self, text: str) -> SectionNews:
         """More text."""
         self._source.put(text)
         return self._read()
 
-    def finish(self) -> SectionNews:
-        """No text follows."""
+    def finish(self, *, is_cut: bool) -> SectionNews:
+        """No text follows. is_cut: the model would have written more, and a call that is not whole is not broken."""
+        self._is_cut = is_cut
         self._source.is_ended = True
         news = self._read()
         assert news.rest is not None, "a reader waits for more than the text's end"
@@ -64,33 +66,35 @@ class CallSection:
         return news
 
     def _take(self, event: CallEvent, news: SectionNews) -> None:
+        if isinstance(event, CallBegun) and event.name not in self._tools:
+            raise MalformedError
+        self._written.append(self._source.written)
+        self._source.mark()
         match event:
-            case CallBegun(name=name):
-                if name not in self._tools:
-                    raise MalformedError
+            case CallBegun():
                 self._is_in_call = True
-                self._written_opener = ""
             case ArgumentsText():
                 pass
             case CallEnded():
                 self._is_in_call = False
                 self._has_told = True
-        self._source.mark()
+                self._written = []
         if event != ArgumentsText(""):
             news.events.append(event)
 
     def _give_up(self, news: SectionNews) -> None:
         source = self._source
-        unread = source.written + source.unread
-        if self._has_told and source.is_ended and not self._is_in_call and _CUT_MARK.fullmatch(unread):
+        unsettled = source.written + source.unread
+        if self._has_told and source.is_ended and not self._is_in_call and _CUT_MARK.fullmatch(unsettled):
             # The closing mark of a whole call, cut by the end of the text: nothing that anybody wrote to be read.
             news.rest = ""
         elif not self._is_in_call:
-            news.rest = self._written_opener + unread
+            news.rest = "".join(self._written) + unsettled
             news.is_written = bool(news.rest)
-        elif source.is_ended:
+        elif self._is_cut:
             news.rest = ""
         else:
             # What broke the call is text; the call ends before it, because something else of the choice follows.
-            news.events.append(CallEnded())
-            news.rest = unread
+            is_end = source.is_ended
+            news.events.append(CallBroken("".join(self._written) + (unsettled if is_end else "")))
+            news.rest = "" if is_end else unsettled

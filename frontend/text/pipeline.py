@@ -63,10 +63,11 @@ class TextPipeline:
                 self._tell(self._structure.feed(text, has_stops=self._has_stops), told)
         return self._output(told)
 
-    def finish(self, last: int | None = None) -> TextOutput:
+    def finish(self, last: int | None = None, *, is_cut: bool = False) -> TextOutput:
         """All that is held, after the last id; text completed only here may still hold a stop string.
 
         last: the token that ended the row, if its text is wanted; it is none of those that are consumed and told.
+        is_cut: the model would have written more.
         """
         told: list[ToldPiece] = []
         if self._structure.is_over:
@@ -76,7 +77,7 @@ class TextPipeline:
         self._fed_characters += len(text)
         if self._spans is not None:
             self._spans.finish(len(text))
-        self._tell([*self._structure.feed(text, has_stops=self._has_stops), *self._structure.finish()], told)
+        self._tell(self._structure.finish(text, is_cut=is_cut, has_stops=self._has_stops), told)
         if self._spans is not None and not self._structure.is_over:
             self._tell_starts(self._spans.all_starts(), told)
         return self._output(told)

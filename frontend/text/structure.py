@@ -10,8 +10,8 @@ from enum import Enum, auto
 from typing import Final
 
 from frontend.dialects.base import Tool
-from frontend.parsers.base import CallEnded, CallEvent, ReasoningFormat, ToolFormat
-from frontend.parsers.section import CallSection
+from frontend.parsers.base import CallBroken, CallEnded, CallEvent, ReasoningFormat, ToolFormat
+from frontend.parsers.section import CallSection, SectionNews
 from frontend.text.markers import MarkerFound, MarkerScanner, first_start
 
 
@@ -37,7 +37,7 @@ class StopFound:
     unread: int
 
 
-Piece = TextPiece | ReasoningPiece | CallEvent | StopFound
+Piece = TextPiece | ReasoningPiece | CallEvent | CallBroken | StopFound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class ReplyForm:
     """What a reply may hold beside text. tools: by name; empty: none can be called.
 
     hidden: special tokens that are markers or parts of them, and never text. is_parallel: else the reply ends with
-    its first call.
+    its first call. is_call_forced: a grammar lets nothing but calls follow what the model may think.
     """
 
     call_format: ToolFormat | None = None
@@ -54,6 +54,7 @@ class ReplyForm:
     is_in_reasoning: bool = False
     hidden: tuple[str, ...] = ()
     is_parallel: bool = True
+    is_call_forced: bool = False
 
     @property
     def openers(self) -> tuple[str, ...]:
@@ -137,15 +138,20 @@ class ReplyStructure:
         self._advance(text)
         return self._taken()
 
-    def finish(self) -> list[Piece]:
-        """What was held, after the last text."""
+    def finish(self, text: str = "", *, is_cut: bool = False, has_stops: bool = True) -> list[Piece]:
+        """What was held, and the last text. is_cut: the model would have written more. has_stops: as of feed."""
+        pieces = self.feed(text, has_stops=has_stops)
         while self._state is _State.SECTION and not self.is_over:
             section = self._section
             assert section is not None
-            self._advance(self._after_section(section, is_last=True))
+            self._advance(self._after_section(section.finish(is_cut=is_cut)))
         if not self.is_over:
             self._release()
-        return self._taken()
+        pieces += self._taken()
+        if is_cut and self._form.is_call_forced:
+            # The beginning of a call, of which too little came to be told: it can be nothing else.
+            return [piece for piece in pieces if not isinstance(piece, TextPiece)]
+        return pieces
 
     def _taken(self) -> list[Piece]:
         pieces, self._pieces = self._pieces, []
@@ -278,13 +284,13 @@ class ReplyStructure:
     def _in_section(self, text: str) -> str | None:
         section = self._section
         assert section is not None
-        return self._after_section(section, text)
+        return self._after_section(section.feed(text))
 
-    def _after_section(self, section: CallSection, text: str = "", *, is_last: bool = False) -> str:
+    def _after_section(self, news: SectionNews) -> str:
         """Tells what the section made of the text; the text behind it, or what was no call."""
-        news = section.finish() if is_last else section.feed(text)
         for event in news.events:
-            self._pieces.append(event)
+            is_broken = isinstance(event, CallBroken)
+            self._pieces.append(CallBroken(self._without_hidden(event.written)) if is_broken else event)
             self._has_calls = True
             if isinstance(event, CallEnded) and not self._form.is_parallel:
                 self.is_over = True

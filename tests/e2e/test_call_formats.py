@@ -42,7 +42,8 @@ def scripts() -> dict[str, Script]:
     for path in golden_files():
         content = load(path)
         if content["tools"] is not None:
-            fit = [case for case in cases(path).values() if not case.form.is_in_reasoning and not case.is_broken]
+            whole = [case for case in cases(path).values() if all(kind != "broken" for kind, _ in case.pieces)]
+            fit = [case for case in whole if not case.form.is_in_reasoning]
             most = max(fit, key=lambda case: sum(kind == "end" for kind, _ in case.pieces))
             found[path.stem] = Script(content["tools"], content["reasoning"] or "none", most)
     return found

@@ -91,6 +91,25 @@ async def test_arguments_are_streamed_while_they_come(served: Served) -> None:
     assert json.loads("".join(found.pieces[0])) == {"city": "one two three four five"}
 
 
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "weather"}])
+async def test_a_forced_call_that_is_cut_before_it_is_told_is_nothing(served: Served, choice: Any) -> None:
+    """No block, streamed or not, and max_tokens as the reason."""
+    for count in (1, 4, 7):
+        assert await both(served, asking(CALL, tool_choice=choice, max_tokens=count)) == ([], "max_tokens")
+
+
+async def test_a_call_that_breaks_is_text_where_the_reply_is_whole(served: Served) -> None:
+    """A stream has opened its block already, which ends where it broke."""
+    broken = '<tool_call> {"name": "weather", "arguments": {"city": Oslo}} </tool_call>'
+    _, whole = await served.answer(MESSAGES, asking(f"So: {broken}"))
+    assert whole["content"] == [{"type": "text", "text": f"So: {broken}"}]
+    assert whole["stop_reason"] == "end_turn"
+    found = await streamed(served, asking(f"So: {broken}"))
+    assert "".join(found.pieces[1]) == '{"city": '
+    assert [block["type"] for block in found.blocks] == ["text", "tool_use", "text"]
+    assert (found.blocks[2]["text"], found.end["stop_reason"]) == ("Oslo}} </tool_call>", "tool_use")
+
+
 async def test_a_result_goes_back_to_the_model(served: Served) -> None:
     """The second turn's prompt has the call and its result; the client's own blocks are sent back as they came."""
     _, first = await served.answer(MESSAGES, asking(CALL))

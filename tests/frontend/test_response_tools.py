@@ -73,6 +73,35 @@ async def test_a_call_goes_out_and_its_output_comes_back(runtime_dir: Path) -> N
         assert prompts[0] == prompts[1]
 
 
+async def test_a_forced_call_that_is_cut_before_it_is_told_is_nothing(runtime_dir: Path) -> None:
+    """An empty message that is incomplete, streamed or not."""
+    async with serving(runtime_dir) as served:
+        for count in (1, 4, 7):
+            fields = {"tools": [WEATHER], "tool_choice": "required", "max_output_tokens": count}
+            for response in (
+                await whole(served, CALL, **fields),
+                (await streamed(served, CALL, **fields))[-1]["response"],
+            ):
+                assert (response["status"], len(response["output"])) == ("incomplete", 1)
+                assert response["output"][0]["status"] == "incomplete"
+                assert [part["text"] for part in response["output"][0]["content"]] == [""]
+
+
+async def test_a_call_that_breaks_is_text_where_the_reply_is_whole(runtime_dir: Path) -> None:
+    """A stream has told its beginning already: there its item is incomplete."""
+    async with serving(runtime_dir) as served:
+        broken = '<tool_call> {"name": "weather", "arguments": {"city": Oslo}} </tool_call>'
+        response = await whole(served, f"So: {broken}", tools=[WEATHER])
+        assert [part["text"] for item in response["output"] for part in item["content"]] == [f"So: {broken}"]
+        told = (await streamed(served, f"So: {broken}", tools=[WEATHER]))[-1]["response"]
+        assert [(item["type"], item["status"]) for item in told["output"]] == [
+            ("message", "completed"),
+            ("function_call", "incomplete"),
+            ("message", "completed"),
+        ]
+        assert (response["status"], told["status"]) == ("completed", "completed")
+
+
 async def test_an_output_without_its_call_is_refused(runtime_dir: Path) -> None:
     """As OpenAI does."""
     async with serving(runtime_dir) as served:

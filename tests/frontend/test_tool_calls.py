@@ -99,6 +99,45 @@ async def test_a_call_that_is_cut_ends_with_length(runtime_dir: Path) -> None:
             assert not message["tool_calls"][0]["function"]["arguments"].endswith("}")
 
 
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
+async def test_a_forced_call_that_is_cut_before_it_is_told_is_nothing(runtime_dir: Path, choice: Any) -> None:
+    """No mark of it reaches the client, streamed or not: empty content and the finish reason `length`."""
+    async with serving(runtime_dir) as served:
+        for count in range(1, 8):
+            for message in await both(served, asking(CALL, tool_choice=choice, max_tokens=count)):
+                assert (message["content"], message["finish"]) == ("", "length")
+                assert not message.get("tool_calls")
+
+
+async def test_a_call_that_breaks_is_text_where_the_reply_is_whole(runtime_dir: Path) -> None:
+    """A stream has told its beginning already: there it stays as it is, and its client finds that it is no JSON."""
+    for broken in (
+        '<tool_call> {"name": "weather", "arguments": {"city": Oslo}} </tool_call> Sorry.',
+        '<tool_call> {"name": "weather", "arguments": {"city": "Os',
+    ):
+        async with serving(runtime_dir) as served:
+            whole, streamed = await both(served, asking(f"So: {broken}"))
+            assert (whole["content"], whole["finish"]) == (f"So: {broken}", "stop")
+            assert "tool_calls" not in whole
+            assert streamed["content"] == "So: " + broken.partition('"city": ')[2].removeprefix('"Os')
+            assert streamed["finish"] == "tool_calls"
+            assert broken.partition('"arguments": ')[2].startswith(streamed["tool_calls"][0]["function"]["arguments"])
+
+
+async def test_a_broken_call_leaves_whole_ones_alone(runtime_dir: Path) -> None:
+    """What is whole is called; log-probabilities stay, one a token."""
+    async with serving(runtime_dir) as served:
+        broken = '<tool_call> {"name": "weather", "arguments": {"city": Oslo}} </tool_call>'
+        body = asking(f"{CALL} {broken} {CALL}", logprobs=True)
+        _, whole = await served.answer(CHAT, body)
+        choice = whole["choices"][0]
+        assert calls_of(choice["message"]) == [("weather", {"city": "Oslo"})] * 2
+        assert choice["message"]["content"].strip() == broken
+        assert choice["finish_reason"] == "tool_calls"
+        entries = choice["logprobs"]["content"]
+        assert "".join(entry["token"] for entry in entries) == f"{CALL} {broken} {CALL}"
+
+
 async def test_what_is_no_call_is_text(runtime_dir: Path) -> None:
     """An unknown tool, broken JSON, a call cut in its head: as written, never an error."""
     async with serving(runtime_dir) as served:

@@ -90,9 +90,10 @@ def test_the_order_of_a_stream() -> None:
 )
 def test_ends(max_tokens: int | None, end: ChoiceFinished, expected: tuple[str, str | None]) -> None:
     """Streamed and whole alike; fewer tokens than asked for mean that the context was full."""
-    found = streamed([ChoiceText(0, "x"), end], asked(max_tokens)).end
+    events: list[ReplyEvent] = [ToolCallStarted(0, 0, "call_a", "now"), ToolCallFinished(0, 0), end]
+    found = streamed(events, asked(max_tokens)).end
     assert (found["stop_reason"], found["stop_sequence"]) == expected
-    reply = whole([ChoiceText(0, "x"), end], asked(max_tokens))
+    reply = whole(events, asked(max_tokens))
     assert (reply["stop_reason"], reply["stop_sequence"]) == expected
 
 

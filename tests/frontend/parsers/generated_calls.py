@@ -4,12 +4,13 @@ The templates beside are short ones of our own; they write calls as the models' 
 """
 
 import json
+import re
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 from frontend.dialects.base import Tool
-from frontend.parsers.registry import formats_of
+from frontend.parsers.registry import TOOL_FORMATS, formats_of
 from frontend.text.structure import ReplyForm
 from frontend.text.template import ChatTemplate
 from tests.frontend.parsers.golden_cases import Told, told
@@ -91,6 +92,18 @@ def written(template: str, calls: list[Call], **message: str) -> str:
     turn = {"role": "assistant", "content": "", "tool_calls": functions, **message}
     prompt = ChatTemplate(template, {}).render([turn], add_generation_prompt=False, literal=repr)
     return prompt.partition("<<assistant>>")[2].removesuffix("<</>>")
+
+
+def forceable(templates: dict[str, str]) -> list[str]:
+    """The names of the templates' formats whose calls can be forced."""
+    return [name for name in templates if name in TOOL_FORMATS and TOOL_FORMATS[name].grammar is not None]
+
+
+def forced_text(template: str, calls: list[Call]) -> str:
+    """What a model writes that must call: the calls alone, from their first mark on."""
+    text = written(template, calls).strip().removesuffix("<|call|>")
+    # The recipient is written before the channel by the template, and behind it by the model.
+    return re.sub(r" ?to=(\S+?)<\|channel\|>commentary json", r"<|channel|>commentary to=\1 <|constrain|>json", text)
 
 
 def form_of(template: str) -> ReplyForm:

@@ -1,7 +1,7 @@
 """The cases in goldens/parsers: a model's text and the pieces that a reply is made of, for each format.
 
 A file is `{"tools": name or null, "reasoning": name or null, "cases": [{"name", "text", "pieces", …}]}`; a case may say
-`"is_open": true` for a prompt that has opened reasoning, and `"is_broken": true` where the model broke what was told.
+`"is_open": true` for a prompt that has opened reasoning.
 """
 
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from frontend.dialects.base import Tool
-from frontend.parsers.base import ArgumentsText, CallBegun, CallEnded
+from frontend.parsers.base import ArgumentsText, CallBegun, CallBroken, CallEnded
 from frontend.parsers.registry import REASONING_FORMATS, TOOL_FORMATS
 from frontend.text.structure import Piece, ReasoningPiece, ReplyForm, ReplyStructure, StopFound, TextPiece
 from tests.fakes.tools import TOOLS
@@ -18,6 +18,15 @@ FOLDER = Path(__file__).parents[3] / "goldens" / "parsers"
 
 # What a piece is called in a golden, and its text.
 Told = list[list[str]]
+_WORDS = {
+    TextPiece: "text",
+    ReasoningPiece: "reasoning",
+    CallBegun: "call",
+    ArgumentsText: "arguments",
+    CallEnded: "end",
+    CallBroken: "broken",
+    StopFound: "stop",
+}
 
 
 class Case(NamedTuple):
@@ -26,7 +35,6 @@ class Case(NamedTuple):
     form: ReplyForm
     text: str
     pieces: Told
-    is_broken: bool
 
 
 def golden_files() -> list[Path]:
@@ -47,7 +55,6 @@ def cases(path: Path) -> dict[str, Case]:
             form_of(content, is_open=case.get("is_open", False)),
             case["text"],
             case.get("pieces", []),
-            case.get("is_broken", False),
         )
         for case in content["cases"]
     }
@@ -64,11 +71,11 @@ def form_of(content: dict[str, Any], *, is_open: bool, tools: dict[str, Tool] = 
     )
 
 
-def told(form: ReplyForm, pieces: list[str], stops: tuple[str, ...] = ()) -> Told:
-    """What a text that comes in these pieces is made of; neighbours of a kind are joined."""
+def told(form: ReplyForm, pieces: list[str], stops: tuple[str, ...] = (), *, is_cut: bool = True) -> Told:
+    """What a text that comes in these pieces is made of, and then is cut or ended; neighbours of a kind are joined."""
     structure = ReplyStructure(form, stops, include_stop=False)
     found: Told = []
-    for piece in [part for text in pieces for part in structure.feed(text)] + structure.finish():
+    for piece in [part for text in pieces for part in structure.feed(text)] + structure.finish(is_cut=is_cut):
         kind, text = spelled(piece)
         if found and found[-1][0] == kind and kind in ("text", "reasoning", "arguments"):
             found[-1][1] += text
@@ -80,18 +87,13 @@ def told(form: ReplyForm, pieces: list[str], stops: tuple[str, ...] = ()) -> Tol
 def spelled(piece: Piece) -> tuple[str, str]:
     """A piece's word in goldens."""
     match piece:
-        case TextPiece(text):
-            return "text", text
-        case ReasoningPiece(text):
-            return "reasoning", text
-        case CallBegun(name):
-            return "call", name
-        case ArgumentsText(text):
-            return "arguments", text
         case CallEnded():
-            return "end", ""
-        case StopFound(stop):
-            return "stop", stop
+            text = ""
+        case TextPiece(text) | ReasoningPiece(text) | ArgumentsText(text) | CallBroken(text):
+            pass
+        case CallBegun(name=text) | StopFound(stop=text):
+            pass
+    return _WORDS[type(piece)], text
 
 
 def splits(text: str) -> list[list[str]]:

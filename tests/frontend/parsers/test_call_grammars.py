@@ -11,10 +11,10 @@ from bench.tiny_tokenizer import write_tiny_tokenizer
 from frontend.parsers.registry import TOOL_FORMATS, formats_of
 from frontend.thought_grammar import Thought
 from frontend.tool_grammar import CallSetting, tool_grammar
-from tests.frontend.parsers.generated_calls import TOOLS, Call, templates, written
+from tests.frontend.parsers.generated_calls import TOOLS, Call, forceable, forced_text, templates
 
 TEMPLATES = templates()
-FORCED = sorted(name for name in set(TEMPLATES) & set(TOOL_FORMATS) if TOOL_FORMATS[name].grammar is not None)
+FORCED = forceable(TEMPLATES)
 CALLS = [Call("mcp__files.read_2", {"path": "a/b 😀", "count": 3}), Call("now", {})]
 MARK = re.compile(r"</?[|｜]?[\w:｜▁ ]+[|｜]?>")
 
@@ -44,20 +44,13 @@ def takes(plain: str, marks: list[str], name: str, text: str, thought: Thought |
     return matcher.try_consume_tokens(ids) == len(ids) and matcher.is_accepting()
 
 
-def forced(name: str, calls: list[Call]) -> str:
-    """What the template writes for calls alone, from their first mark on."""
-    text = written(TEMPLATES[name], calls).strip()
-    # The recipient is written before the channel by the template, and behind it by the model.
-    return re.sub(r" ?to=(\S+?)<\|channel\|>commentary json", r"<|channel|>commentary to=\1 <|constrain|>json", text)
-
-
 @pytest.mark.parametrize("has_tokens", [True, False])
 @pytest.mark.parametrize("name", FORCED)
 def test_a_grammar_takes_what_its_template_writes(plain: str, name: str, has_tokens: bool) -> None:
     """Whether the marks are tokens or spelled; and nothing before, between or cut."""
     grammar = TOOL_FORMATS[name].grammar
     calls = CALLS[:1] if grammar is not None and grammar.is_single else CALLS
-    text = forced(name, calls).removesuffix("<|call|>")
+    text = forced_text(TEMPLATES[name], calls)
     marks = sorted(set(MARK.findall(text))) if has_tokens else []
     assert takes(plain, marks, name, text, None)
     assert not takes(plain, marks, name, "Well: " + text, None)
@@ -71,7 +64,7 @@ def test_a_thought_may_come_first(plain: str, name: str) -> None:
     reasoning = formats_of(TEMPLATES[name], None, None).reasoning
     if reasoning is None:
         return
-    text = forced(name, CALLS[1:]).removesuffix("<|call|>")
+    text = forced_text(TEMPLATES[name], CALLS[1:])
     thought = Thought(reasoning.begins[0], reasoning.ends[0] + reasoning.behind_end)
     begin, end = thought.begin, thought.end
     marks = sorted({*MARK.findall(text), *MARK.findall(begin + end)})

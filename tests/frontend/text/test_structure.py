@@ -1,13 +1,17 @@
 """ReplyStructure: what a text is made of, and where stop strings and markers count, at every split."""
 
+from dataclasses import replace
+
 import pytest
 
 from frontend.parsers.base import ReasoningFormat
 from frontend.parsers.registry import REASONING_FORMATS, TOOL_FORMATS
 from frontend.text.structure import PLAIN_TEXT, ReplyForm
 from tests.fakes.tools import TOOLS
+from tests.frontend.parsers.generated_calls import Call, forceable, forced_text, form_of, templates
 from tests.frontend.parsers.golden_cases import Told, splits, told
 
+TEMPLATES = templates()
 HERMES, THINK = TOOL_FORMATS["hermes"], REASONING_FORMATS["think"]
 BOTH = ReplyForm(call_format=HERMES, tools=TOOLS, reasoning=THINK)
 CALL = '<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call>'
@@ -94,3 +98,51 @@ def test_many_openers_that_open_nothing_are_read_in_time() -> None:
     """Text that is no call is looked at again, but not from its beginning for each of them."""
     text = "<tool_call>" * 3_000
     assert told(BOTH, [text]) == [["text", text]]
+
+
+@pytest.mark.parametrize("name", forceable(TEMPLATES))
+def test_a_forced_call_that_is_cut_is_never_text(name: str) -> None:
+    """In every format that can be forced, wherever max_tokens cuts it, also behind a thought or another call."""
+    form = form_of(TEMPLATES[name])
+    forced = replace(form, is_call_forced=True)
+    grammar = TOOL_FORMATS[name].grammar
+    calls = [Call("write-file", {"path": "a", "content": "b"}), Call("now", {})]
+    text = forced_text(TEMPLATES[name], calls[:1] if grammar is not None and grammar.is_single else calls)
+    if form.reasoning is not None and form.reasoning.headers is None:
+        text = f"{form.reasoning.begins[0]}Hm.{form.reasoning.ends[0]}{form.reasoning.behind_end}{text}"
+    cuts = [text[:length] for length in range(len(text))]
+    assert any("text" in dict(told(form, [cut])) for cut in cuts)
+    for cut in cuts:
+        whole = told(forced, [cut])
+        assert "text" not in dict(whole), cut
+        assert [told(forced, list(cut)), told(forced, [cut[:-3], cut[-3:]])] == [whole, whole]
+
+
+def test_what_a_forced_reply_says_in_place_of_its_call_is_told() -> None:
+    """Nothing is lost of a reply that came to its end, or was cut behind what cannot be a call."""
+    forced = replace(BOTH, is_call_forced=True)
+    text = '<tool_call>{"name": "wea'
+    assert told(forced, [text], is_cut=False) == [["text", text]]
+    assert told(forced, ["Hello <tool_", "x> there"]) == [["text", "Hello <tool_x> there"]]
+    assert told(forced, ["<think>", "Hm. </th"]) == [["reasoning", "Hm. </th"]]
+
+
+@pytest.mark.parametrize(
+    ("written", "behind"),
+    [
+        ('{"name": "weather", "arguments": {"city": ', "Oslo}}"),
+        ('{"name": "weather", "arguments": {"city": "Oslo', ""),
+    ],
+)
+def test_a_call_that_breaks_says_so(written: str, behind: str) -> None:
+    """With all of it as the model wrote it, so that it can be told as text; a mark that is hidden is not in it."""
+    form = replace(BOTH, hidden=("<tool_call>", "</tool_call>"), is_parallel=False)
+    marks = ["</tool_call>", " b"] if behind else []
+    for pieces in splits(written + behind):
+        found = told(form, ["a ", "<tool_call>", *pieces, *marks], is_cut=False)
+        assert [piece for piece in found if piece[0] != "arguments"] == [
+            ["text", "a "],
+            ["call", "weather"],
+            ["broken", written],
+            *([["text", behind + " b"]] if behind else []),
+        ]

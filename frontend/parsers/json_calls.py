@@ -98,18 +98,6 @@ def call_object(
         yield from _told(name, arguments or "{}")
 
 
-def call_list(source: Source) -> Reading[None]:
-    """An array of such objects, at least one; the bracket that ends it may be missing at the end of the text."""
-    yield from source.skip_space()
-    yield from source.expect("[")
-    has_more = True
-    while has_more:
-        yield from call_object(source)
-        yield from source.skip_space()
-        has_more = (yield from source.accept(",")) is not None
-    yield from source.accept("]")
-
-
 def has_first_key(source: Source, keys: tuple[str, ...]) -> Reading[bool]:
     """Whether an object with one of these as its first key comes next; reads nothing of it."""
     longest = max(map(len, keys)) + len('""')

@@ -3,7 +3,8 @@
 from typing import Final
 
 from frontend.parsers.base import Reading, ToolFormat, Tools
-from frontend.parsers.json_calls import call_list
+from frontend.parsers.call_runs import next_mark
+from frontend.parsers.json_lists import call_objects
 from frontend.parsers.source import Source
 from frontend.tool_grammar import ToolCallFormat
 
@@ -19,9 +20,8 @@ def _claims(template: str) -> bool:
 
 
 def _read(source: Source, tools: Tools) -> Reading[None]:
-    yield from call_list(source)
-    yield from source.skip_space()
-    yield from source.accept(_END)
+    yield from call_objects(source)
+    yield from next_mark(source, _END)
 
 
 GRANITE: Final = ToolFormat(

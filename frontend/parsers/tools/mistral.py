@@ -3,7 +3,8 @@
 from typing import Final
 
 from frontend.parsers.base import Reading, ToolFormat, Tools
-from frontend.parsers.json_calls import call_list, streamed_call
+from frontend.parsers.json_calls import streamed_call
+from frontend.parsers.json_lists import call_objects
 from frontend.parsers.source import MalformedError, Source
 
 _BEGIN: Final = "[TOOL_CALLS]"
@@ -19,7 +20,7 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
     has_more = True
     while has_more:
         if (yield from source.skip_space()) == "[":
-            yield from call_list(source)
+            yield from call_objects(source)
         else:
             yield from _named_call(source, tools)
         yield from source.skip_space()

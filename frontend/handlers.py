@@ -60,15 +60,14 @@ MESSAGES: Final = anthropic.ANTHROPIC
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A request in the dialect that answers it.
+    """A request in the dialect that answers it. keep: as of RequestRecord.
 
-    keep: given the last thing that is to be sent, before it is sent; what it returns goes out instead. is_long: also a
-    small body may go on from a long conversation.
+    is_long: also a small body may go on from a long conversation.
     """
 
     dialect: Dialect
     generation: Generation
-    keep: Callable[[Generation, msgspec.Struct], Awaitable[msgspec.Struct]] | None = None
+    keep: Callable[[msgspec.Struct], Awaitable[msgspec.Struct]] | None = None
     is_long: bool = False
 
 
@@ -112,6 +111,7 @@ async def _generate(request: web.Request, spoken: Spoken) -> web.StreamResponse:
         fingerprint=engine.facts.fingerprint,
     )
     request[RECORD].reply_id = facts.id
+    request[RECORD].keep = spoken.keep
     reply = await _live_reply(request, engine, replace(spoken, generation=generation), facts.id)
     try:
         facts = replace(facts, prompt_tokens=reply.usage.prompt_tokens)
@@ -219,13 +219,12 @@ async def _stream(streaming: _Streaming, keepalive_s: float) -> None:
 
 async def _kept(streaming: _Streaming, sent: list[SseEvent]) -> list[SseEvent]:
     """Keeps what the stream's last event holds; the others need not wait for it."""
-    keep = streaming.spoken.keep
-    if keep is None:
+    if streaming.record.keep is None:
         return sent
     *others, last = sent
     if others:
         await streaming.sse.write([frame(made.content, made.name) for made in others])
-    return [SseEvent(await keep(streaming.spoken.generation, last.content), last.name)]
+    return [await streaming.record.kept(last)]
 
 
 async def _collected(record: RequestRecord, reply: LiveReply) -> list[WholeChoice]:
@@ -247,5 +246,5 @@ async def _whole(spoken: Spoken, made: Callable[[], msgspec.Struct], tokens: int
     is_short = spoken.generation.logprobs is None and tokens <= _INLINE_REPLY_TOKENS
     whole = made() if is_short else await asyncio.to_thread(made)
     if spoken.keep is not None:
-        whole = await spoken.keep(spoken.generation, whole)
+        whole = await spoken.keep(whole)
     return msgspec.json.encode(whole) if is_short else await asyncio.to_thread(msgspec.json.encode, whole)

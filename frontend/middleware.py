@@ -92,7 +92,7 @@ async def _told(request: web.Request, error: RequestError) -> web.StreamResponse
     record = request[RECORD]
     record.error_code = error.code.value
     if record.sse is not None and record.sse.is_open:
-        await record.sse.fail(_last_words(request, error))
+        await record.sse.fail(await _last_words(request, error))
         return record.sse.response
     headers = {} if error.retry_after_s is None else {"retry-after": str(math.ceil(error.retry_after_s))}
     if error.code == HttpErrorCode.INVALID_API_KEY:
@@ -100,12 +100,13 @@ async def _told(request: web.Request, error: RequestError) -> web.StreamResponse
     return _envelope(request, error, error.status, headers)
 
 
-def _last_words(request: web.Request, error: RequestError) -> list[bytes]:
+async def _last_words(request: web.Request, error: RequestError) -> list[bytes]:
     """The last frames of a stream that has begun."""
     record = request[RECORD]
     own = [] if record.framer is None else record.framer.failed(error)
     if own:
-        return [frame(made.content, made.name) for made in own]
+        *others, last = own
+        return [frame(made.content, made.name) for made in (*others, await record.kept(last))]
     envelope = envelope_of(request)
     return [frame(envelope.body(error, record.id), envelope.event)]
 

@@ -4,12 +4,14 @@ import logging
 import re
 import secrets
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 from aiohttp import web
 
-from frontend.dialects.dialect import Framer
+from frontend.dialects.dialect import Framer, SseEvent
 from frontend.sse import SseStream
 from protocol.messages import Usage
 
@@ -22,7 +24,10 @@ STATUS_CLIENT_GONE: Final = 499
 
 @dataclass(slots=True, eq=False)
 class RequestRecord:
-    """Filled by the handler as it goes; `sse` and `framer` are there once a stream was made."""
+    """Filled by the handler as it goes; `sse` and `framer` are there once a stream was made.
+
+    keep: given the last thing that is to be sent, before it is sent; what it returns goes out instead.
+    """
 
     id: str
     started_s: float = field(default_factory=time.monotonic)
@@ -32,6 +37,11 @@ class RequestRecord:
     sse: SseStream | None = None
     framer: Framer | None = None
     error_code: str | None = None
+    keep: Callable[[msgspec.Struct], Awaitable[msgspec.Struct]] | None = None
+
+    async def kept(self, last: SseEvent) -> SseEvent:
+        """A stream's last event, when what it holds has been kept."""
+        return last if self.keep is None else SseEvent(await self.keep(last.content), last.name)
 
     def note_first_token(self) -> None:
         """Marks the first event; later calls change nothing."""

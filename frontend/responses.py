@@ -15,10 +15,10 @@ from aiohttp import web
 
 from frontend.dialects.base import Generation
 from frontend.dialects.openai_responses import responses_dialect
-from frontend.dialects.openai_responses_events import ResponseCompleted, ResponseIncomplete
+from frontend.dialects.openai_responses_events import ResponseCompleted, ResponseFailed, ResponseIncomplete
 from frontend.dialects.openai_responses_frames import AskedResponse, asked_of
 from frontend.dialects.openai_responses_items import Recalled, input_items, named_items, referenced_ids
-from frontend.dialects.openai_responses_objects import ResponseBody
+from frontend.dialects.openai_responses_objects import ResponseBody, ResponseStatus
 from frontend.dialects.values import as_object, read_text, wrong
 from frontend.errors import HttpErrorCode, RequestError
 from frontend.handlers import Spoken, speaking_handler
@@ -66,7 +66,8 @@ async def _speak(request: web.Request, body: bytes) -> Spoken:
     if asked.blank.store and not shelf.is_open:
         is_explicit = as_object(content, "body").get("store") is True
         return Spoken(dialect, _without_store(generation, asked, is_explicit=is_explicit), is_long=has_more)
-    return Spoken(dialect, generation, partial(_keep, shelf) if asked.blank.store else None, is_long=has_more)
+    keep = partial(_keep, shelf, asked) if asked.blank.store else None
+    return Spoken(dialect, generation, keep, is_long=has_more)
 
 
 def _without_store(generation: Generation, asked: AskedResponse, *, is_explicit: bool) -> Generation:
@@ -185,7 +186,7 @@ async def _recalled(before: _Before, shelf: ResponseShelf, most_bytes: int) -> R
     history: list[dict[str, Any]] = []
     if previous is not None:
         chain = await _chain(shelf, previous, most_bytes)
-        history = await asyncio.to_thread(_items_of, chain, has_last_output=True)
+        history = await asyncio.to_thread(_history, chain)
     references = await shelf.call(lambda store: _referenced(store, ids)) if ids else {}
     return Recalled(tuple(history), references)
 
@@ -209,6 +210,19 @@ async def _chain(shelf: ResponseShelf, id_: str, most_bytes: int) -> list[Stored
         ) from error
 
 
+def _history(chain: Sequence[StoredResponse]) -> list[dict[str, Any]]:
+    """The conversation to go on in. Raises RequestError where the last response has failed: its end is not there."""
+    last = chain[-1]
+    if msgspec.json.decode(last.body, type=_StoredOutput).status == "failed":
+        before = "without `previous_response_id`" if last.previous is None else f"on from '{last.previous}'"
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"the response '{last.id}' failed before its end: send its input again, {before}",
+            "previous_response_id",
+        )
+    return _items_of(chain, has_last_output=True)
+
+
 def _items_of(chain: Sequence[StoredResponse], *, has_last_output: bool) -> list[dict[str, Any]]:
     """The conversation, oldest item first."""
     items: list[dict[str, Any]] = []
@@ -224,6 +238,7 @@ def _output_of(stored: StoredResponse) -> list[dict[str, Any]]:
 
 
 class _StoredOutput(msgspec.Struct, frozen=True):
+    status: ResponseStatus
     output: list[dict[str, Any]]
 
 
@@ -250,11 +265,14 @@ def _not_found(id_: str) -> RequestError:
     return RequestError(HttpErrorCode.NOT_FOUND, f"Response with id '{id_}' not found.", "response_id")
 
 
-async def _keep(shelf: ResponseShelf, generation: Generation, last: msgspec.Struct) -> msgspec.Struct:
+async def _keep(shelf: ResponseShelf, asked: AskedResponse, last: msgspec.Struct) -> msgspec.Struct:
     """Stores the response; one that cannot be stored says so, and reaches its client all the same."""
-    asked = asked_of(generation)
     match last:
-        case ResponseCompleted(response=response) | ResponseIncomplete(response=response):
+        case (
+            ResponseCompleted(response=response)
+            | ResponseIncomplete(response=response)
+            | ResponseFailed(response=response)
+        ):
             kept = await _stored(shelf, response, asked)
             return msgspec.structs.replace(last, response=kept)
         case ResponseBody():

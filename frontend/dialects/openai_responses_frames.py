@@ -46,12 +46,13 @@ from frontend.dialects.openai_responses_objects import (
     response_usage,
 )
 from frontend.dialects.openai_responses_output import (
+    AS_SUMMARY,
+    AS_TEXT,
     OpenCustomCall,
     OpenFunctionCall,
     OpenItem,
     OpenMessage,
     OpenReasoning,
-    OpenSummary,
     Place,
 )
 from frontend.dialects.openai_responses_tools import ToolOrigin
@@ -92,11 +93,15 @@ class ResponseFramer:
         """A comment will do."""
 
     def failed(self, error: RequestError) -> list[SseEvent]:
-        """`error` for those who look for it, and the response as it failed, which nobody can go on from."""
+        """`error` for those who look for it, and the response as far as it came.
+
+        An open item is in it, and no event tells its end: clients act on items that are done.
+        """
         meaning = HTTP_MEANINGS[error.code]
         failure = FailureBody(code=failure_code(meaning.type, error), message=error.message)
+        unfinished = () if self._open is None else (self._open.item("incomplete"),)
         self.response = msgspec.structs.replace(
-            self.response, status="failed", error=failure, output=tuple(self._output), store=False
+            self.response, status="failed", error=failure, output=(*self._output, *unfinished)
         )
         told = ResponseErrorEvent(
             sequence_number=self._number(), code=error.code.value, message=error.message, param=error.param
@@ -148,11 +153,11 @@ class ResponseFramer:
         return [*closed, *self._begin(opened), *opened.add(text, entries)]
 
     def _reasoning(self, text: str) -> list[ResponseEvent]:
-        if isinstance(self._open, OpenReasoning | OpenSummary):
+        if isinstance(self._open, OpenReasoning):
             return self._open.add(text)
         closed = self._close("completed")
-        kind = OpenReasoning if self._asked.blank.reasoning.summary is None else OpenSummary
-        opened = kind(self._place("rs"), self._asked.is_sealed)
+        kind = AS_TEXT if self._asked.blank.reasoning.summary is None else AS_SUMMARY
+        opened = OpenReasoning(self._place("rs"), kind, self._asked.is_sealed)
         return [*closed, *self._begin(opened), *opened.add(text)]
 
     def _call(self, event: ToolCallStarted) -> OpenFunctionCall | OpenCustomCall:

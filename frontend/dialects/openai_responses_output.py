@@ -95,8 +95,7 @@ class OpenMessage:
     def end(self, status: ItemStatus) -> Ended:
         """The whole text, the whole part, the whole item."""
         id_, index, number = self.place
-        part = OutputText(text="".join(self._pieces), logprobs=tuple(self._entries))
-        item = MessageItem(id=id_, status=status, content=(part,))
+        item, part = self.item(status), self._part()
         return Ended(
             [
                 OutputTextDone(
@@ -108,85 +107,77 @@ class OpenMessage:
             item,
         )
 
+    def item(self, status: ItemStatus) -> MessageItem:
+        """With what has come."""
+        return MessageItem(id=self.place.id, status=status, content=(self._part(),))
+
+    def _part(self) -> OutputText:
+        return OutputText(text="".join(self._pieces), logprobs=tuple(self._entries))
+
+
+class ReasoningKind(NamedTuple):
+    """How reasoning is told: its part, and the events of the part and of its text."""
+
+    part: Callable[..., ReasoningText | SummaryText]
+    part_added: Callable[..., ResponseEvent]
+    delta: Callable[..., ResponseEvent]
+    text_done: Callable[..., ResponseEvent]
+    part_done: Callable[..., ResponseEvent]
+
+
+AS_TEXT: Final = ReasoningKind(ReasoningText, ContentPartAdded, ReasoningTextDelta, ReasoningTextDone, ContentPartDone)
+# For a client that asked for a summary: Codex and the AI SDK show nothing else of it.
+AS_SUMMARY: Final = ReasoningKind(SummaryText, SummaryPartAdded, SummaryTextDelta, SummaryTextDone, SummaryPartDone)
+
 
 @dataclass(slots=True, eq=False)
 class OpenReasoning:
     """Reasoning as the model writes it. is_sealed: the item has encrypted_content, too."""
 
     place: Place
+    kind: ReasoningKind
     is_sealed: bool
     _pieces: list[str] = field(default_factory=list[str])
 
     def begin(self) -> Events:
         """The item, and its empty part."""
         id_, index, number = self.place
-        item = ReasoningItem(id=id_, status="in_progress", content=())
-        return [
-            OutputItemAdded(sequence_number=number(), output_index=index, item=item),
-            ContentPartAdded(sequence_number=number(), item_id=id_, output_index=index, part=ReasoningText(text="")),
-        ]
+        added = OutputItemAdded(sequence_number=number(), output_index=index, item=self._item("in_progress", ()))
+        part = self.kind.part(text="")
+        return [added, self.kind.part_added(sequence_number=number(), item_id=id_, output_index=index, part=part)]
 
     def add(self, text: str) -> Events:
         """More reasoning."""
         id_, index, number = self.place
         self._pieces.append(text)
-        return [ReasoningTextDelta(sequence_number=number(), item_id=id_, output_index=index, delta=text)]
+        return [self.kind.delta(sequence_number=number(), item_id=id_, output_index=index, delta=text)]
 
     def end(self, status: ItemStatus) -> Ended:
         """The whole text, the whole part, the whole item."""
         id_, index, number = self.place
-        part = ReasoningText(text="".join(self._pieces))
-        item = ReasoningItem(
-            id=id_, status=status, content=(part,), encrypted_content=_sealed(part.text, self.is_sealed)
-        )
+        item, part = self.item(status), self._part()
         return Ended(
             [
-                ReasoningTextDone(sequence_number=number(), item_id=id_, output_index=index, text=part.text),
-                ContentPartDone(sequence_number=number(), item_id=id_, output_index=index, part=part),
+                self.kind.text_done(sequence_number=number(), item_id=id_, output_index=index, text=part.text),
+                self.kind.part_done(sequence_number=number(), item_id=id_, output_index=index, part=part),
                 OutputItemDone(sequence_number=number(), output_index=index, item=item),
             ],
             item,
         )
 
+    def item(self, status: ItemStatus) -> ReasoningItem:
+        """With what has come."""
+        part = self._part()
+        sealed = _sealed(part.text) if self.is_sealed else msgspec.UNSET
+        return msgspec.structs.replace(self._item(status, (part,)), encrypted_content=sealed)
 
-@dataclass(slots=True, eq=False)
-class OpenSummary:
-    """Reasoning for a client that asked for a summary: Codex and the AI SDK show nothing else of it."""
+    def _part(self) -> ReasoningText | SummaryText:
+        return self.kind.part(text="".join(self._pieces))
 
-    place: Place
-    is_sealed: bool
-    _pieces: list[str] = field(default_factory=list[str])
-
-    def begin(self) -> Events:
-        """The item, and its empty summary."""
-        id_, index, number = self.place
-        item = ReasoningItem(id=id_, status="in_progress")
-        return [
-            OutputItemAdded(sequence_number=number(), output_index=index, item=item),
-            SummaryPartAdded(sequence_number=number(), item_id=id_, output_index=index, part=SummaryText(text="")),
-        ]
-
-    def add(self, text: str) -> Events:
-        """More reasoning."""
-        id_, index, number = self.place
-        self._pieces.append(text)
-        return [SummaryTextDelta(sequence_number=number(), item_id=id_, output_index=index, delta=text)]
-
-    def end(self, status: ItemStatus) -> Ended:
-        """The whole text, the whole part, the whole item."""
-        id_, index, number = self.place
-        part = SummaryText(text="".join(self._pieces))
-        item = ReasoningItem(
-            id=id_, status=status, summary=(part,), encrypted_content=_sealed(part.text, self.is_sealed)
-        )
-        return Ended(
-            [
-                SummaryTextDone(sequence_number=number(), item_id=id_, output_index=index, text=part.text),
-                SummaryPartDone(sequence_number=number(), item_id=id_, output_index=index, part=part),
-                OutputItemDone(sequence_number=number(), output_index=index, item=item),
-            ],
-            item,
-        )
+    def _item(self, status: ItemStatus, parts: tuple[Any, ...]) -> ReasoningItem:
+        if self.kind is AS_SUMMARY:
+            return ReasoningItem(id=self.place.id, status=status, summary=parts)
+        return ReasoningItem(id=self.place.id, status=status, content=parts)
 
 
 @dataclass(slots=True, eq=False)
@@ -201,7 +192,7 @@ class OpenFunctionCall:
     def begin(self) -> Events:
         """The item, with no arguments yet."""
         _, index, number = self.place
-        return [OutputItemAdded(sequence_number=number(), output_index=index, item=self._item("in_progress"))]
+        return [OutputItemAdded(sequence_number=number(), output_index=index, item=self.item("in_progress"))]
 
     def add(self, text: str) -> Events:
         """More arguments."""
@@ -212,13 +203,14 @@ class OpenFunctionCall:
     def end(self, status: ItemStatus) -> Ended:
         """The whole arguments, the whole item."""
         id_, index, number = self.place
-        item = self._item(status)
+        item = self.item(status)
         done = ArgumentsDone(
             sequence_number=number(), item_id=id_, output_index=index, name=item.name, arguments=item.arguments
         )
         return Ended([done, OutputItemDone(sequence_number=number(), output_index=index, item=item)], item)
 
-    def _item(self, status: ItemStatus) -> FunctionCallItem:
+    def item(self, status: ItemStatus) -> FunctionCallItem:
+        """With what has come."""
         return FunctionCallItem(
             id=self.place.id,
             status=status,
@@ -241,7 +233,7 @@ class OpenCustomCall:
     def begin(self) -> Events:
         """The item, with no input yet."""
         _, index, number = self.place
-        return [OutputItemAdded(sequence_number=number(), output_index=index, item=self._item("in_progress", ""))]
+        return [OutputItemAdded(sequence_number=number(), output_index=index, item=self.item("in_progress"))]
 
     def add(self, text: str) -> Events:
         """Nothing yet: the input is inside a JSON string."""
@@ -251,29 +243,29 @@ class OpenCustomCall:
     def end(self, status: ItemStatus) -> Ended:
         """The whole input, the whole item."""
         id_, index, number = self.place
-        text = custom_input("".join(self._pieces))
-        item = self._item(status, text)
+        item = self.item(status)
         return Ended(
             [
-                CustomInputDelta(sequence_number=number(), item_id=id_, output_index=index, delta=text),
-                CustomInputDone(sequence_number=number(), item_id=id_, output_index=index, input=text),
+                CustomInputDelta(sequence_number=number(), item_id=id_, output_index=index, delta=item.input),
+                CustomInputDone(sequence_number=number(), item_id=id_, output_index=index, input=item.input),
                 OutputItemDone(sequence_number=number(), output_index=index, item=item),
             ],
             item,
         )
 
-    def _item(self, status: ItemStatus, text: str) -> CustomCallItem:
+    def item(self, status: ItemStatus) -> CustomCallItem:
+        """With what has come."""
         return CustomCallItem(
             id=self.place.id,
             status=status,
             call_id=self.call_id,
-            input=text,
+            input=custom_input("".join(self._pieces)),
             name=self.origin.name,
             namespace=self.origin.namespace or msgspec.UNSET,
         )
 
 
-OpenItem = OpenMessage | OpenReasoning | OpenSummary | OpenFunctionCall | OpenCustomCall
+OpenItem = OpenMessage | OpenReasoning | OpenFunctionCall | OpenCustomCall
 
 
 def custom_input(arguments: str) -> str:
@@ -295,6 +287,6 @@ def unsealed(content: str) -> str | None:
         return None
 
 
-def _sealed(text: str, is_sealed: bool) -> str | msgspec.UnsetType:
+def _sealed(text: str) -> str:
     """Not secret, for the client has the text anyway: what a client that keeps only this field gives back."""
-    return _SEAL + base64.b64encode(text.encode()).decode() if is_sealed else msgspec.UNSET
+    return _SEAL + base64.b64encode(text.encode()).decode()

@@ -96,12 +96,37 @@ async def test_failures_have_a_status_or_an_event(runtime_dir: Path) -> None:
     async with serving(runtime_dir) as served:
         status, reply = await served.answer(RESPONSES, asked("!fail 0", stream=True))
         assert (status, reply["error"]["code"]) == (500, "decode_failed")
+        assert (await served.answer(RESPONSES, asked("!silent", timeout=0.1)))[0] == 408
         events = await streamed(served, asked("!fail 2"))
         assert [event["type"] for event in events[-2:]] == ["error", "response.failed"]
         assert [event["sequence_number"] for event in events] == list(range(len(events)))
-        failed = events[-1]["response"]
-        assert (await served.get(f"{RESPONSES}/{failed['id']}"))[0] == 404
-        assert (await served.answer(RESPONSES, asked("!silent", timeout=0.1)))[0] == 408
+
+
+async def test_a_failed_response_is_stored_as_far_as_it_came(runtime_dir: Path) -> None:
+    """With its text; nobody can go on from it, and the error says what to do."""
+    async with serving(runtime_dir) as served:
+        first = await made(served, asked("!echo a"))
+        for previous in (None, first["id"]):
+            failed = (await streamed(served, asked("!fail 2", previous_response_id=previous)))[-1]["response"]
+            assert (failed["status"], failed["output"][0]["status"], text_of(failed)) == (
+                "failed",
+                "incomplete",
+                " fox fox",
+            )
+            assert await served.get(f"{RESPONSES}/{failed['id']}") == (200, failed)
+            refused = (await made(served, asked("x", previous_response_id=failed["id"]), 400))["error"]
+            assert refused["param"] == "previous_response_id"
+            assert (previous or "without `previous_response_id`") in refused["message"]
+        hidden = (await streamed(served, asked("!fail 2", store=False)))[-1]["response"]
+        assert (hidden["store"], (await served.get(f"{RESPONSES}/{hidden['id']}"))[0]) == (False, 404)
+
+
+async def test_a_failed_response_that_cannot_be_stored_says_so(runtime_dir: Path) -> None:
+    """Its client hears of the failure all the same."""
+    async with serving(runtime_dir, {"response_store_bytes": 1_000}) as served:
+        events = await streamed(served, asked("!fail 200"))
+        assert [event["type"] for event in events[-2:]] == ["error", "response.failed"]
+        assert (events[0]["response"]["store"], events[-1]["response"]["store"]) == (True, False)
 
 
 async def test_a_client_that_leaves_is_cancelled(runtime_dir: Path) -> None:

@@ -135,7 +135,7 @@ def test_endings() -> None:
 
 
 def test_a_failure_ends_the_stream() -> None:
-    """`error`, then the response as it failed: not stored, and with a code that clients know."""
+    """`error`, then the response as it failed, with a code that clients know."""
     stream = sent(PLAIN, ONE_CHOICE[:2], RequestError(ErrorCode.DECODE_FAILED, "the row failed"))
     assert stream[-2] == {
         "type": "error",
@@ -145,8 +145,28 @@ def test_a_failure_ends_the_stream() -> None:
         "param": None,
     }
     response = stream[-1]["response"]
-    assert (stream[-1]["type"], response["status"], response["store"]) == ("response.failed", "failed", False)
+    assert (stream[-1]["type"], response["status"], response["store"]) == ("response.failed", "failed", True)
     assert response["error"] == {"code": "server_error", "message": "the row failed"}
+
+
+@pytest.mark.parametrize(("body", "events"), STREAMS)
+def test_a_failed_response_has_what_came(body: dict[str, Any], events: list[ReplyEvent]) -> None:
+    """At every event: items that were done as they were told, an open one as incomplete, and no event of its end."""
+    for count in range(1, len(events)):
+        stream = sent(body, events[:count], response_failure())
+        before, (error, failed) = stream[:-2], stream[-2:]
+        assert before == sent(body, events[:count])
+        assert [error["sequence_number"], failed["sequence_number"]] == [len(stream) - 2, len(stream) - 1]
+        done = [event["item"] for event in before if event["type"] == "response.output_item.done"]
+        added = [event["item"] for event in before if event["type"] == "response.output_item.added"]
+        output = failed["response"]["output"]
+        assert output[: len(done)] == done
+        assert [(item["id"], item["status"]) for item in output[len(done) :]] == [
+            (item["id"], "incomplete") for item in added[len(done) :]
+        ]
+        texts = [event["delta"] for event in before if event["type"] == "response.output_text.delta"]
+        parts = [part["text"] for item in output if item["type"] == "message" for part in item["content"]]
+        assert "".join(parts) == "".join(texts)
 
 
 def test_tool_names_go_back_as_they_came() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from frontend.dialects.openai_responses_items import Transcript, item_type, named_items, referenced_ids, resolved
-from frontend.dialects.openai_responses_output import OpenReasoning, Place
+from frontend.dialects.openai_responses_output import AS_TEXT, OpenReasoning, Place
 from frontend.dialects.openai_responses_tools import OfferedTools
 from frontend.errors import RequestError
 
@@ -29,9 +29,9 @@ def transcript(*items: dict[str, Any]) -> Transcript:
 
 def sealed(text: str) -> str:
     """An encrypted_content as the server makes it."""
-    opened = OpenReasoning(Place("rs_1", 0, lambda: 0), is_sealed=True)
+    opened = OpenReasoning(Place("rs_1", 0, lambda: 0), AS_TEXT, is_sealed=True)
     opened.add(text)
-    item = opened.end("completed").item
+    item = opened.item("completed")
     assert isinstance(item.encrypted_content, str)
     return item.encrypted_content
 

@@ -35,6 +35,8 @@ ROUTES: Final = (
     Route("POST", ("/v1/completions", "/completions"), generation_handler(COMPLETIONS)),
     Route("POST", ("/v1/messages", "/messages"), generation_handler(MESSAGES), ANTHROPIC_ENVELOPE),
     Route("POST", ("/v1/responses", "/responses"), responses.create),
+    Route("POST", ("/v1/responses/input_tokens", "/responses/input_tokens"), responses.count_input),
+    Route("POST", ("/v1/responses/compact", "/responses/compact"), responses.compact),
     Route("GET", ("/v1/responses/{id}", "/responses/{id}"), responses.retrieve),
     Route("DELETE", ("/v1/responses/{id}", "/responses/{id}"), responses.delete),
     Route("GET", ("/v1/responses/{id}/input_items", "/responses/{id}/input_items"), responses.list_input_items),

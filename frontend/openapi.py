@@ -28,7 +28,7 @@ from frontend.field_schemas import (
     Schema,
     table_schema,
 )
-from frontend.token_count import TokenCount
+from frontend.token_count import ResponseTokenCount, TokenCount
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _VERSION: Final = "3.1.0"
@@ -89,6 +89,13 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         has_stream=True,
         shapes=RESPONSES_SHAPES,
     ),
+    "POST /v1/responses/input_tokens": Operation(
+        "OpenAI's: how many tokens a response would read",
+        ResponseTokenCount,
+        fields=RESPONSES_FIELDS,
+        shapes=RESPONSES_SHAPES,
+    ),
+    "POST /v1/responses/compact": Operation("Refused: no conversation is compacted here", ResponseBody),
     "GET /v1/responses/{id}": Operation("A stored response", ResponseBody),
     "DELETE /v1/responses/{id}": Operation("Forgets a stored response", responses.DeletedResponse),
     "GET /v1/responses/{id}/input_items": Operation("What a stored response was asked", responses.ItemList),

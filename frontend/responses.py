@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 
 from frontend.dialects.base import Generation
+from frontend.dialects.dialect import Dialect
 from frontend.dialects.openai_responses import responses_dialect
 from frontend.dialects.openai_responses_events import ResponseCompleted, ResponseFailed, ResponseIncomplete
 from frontend.dialects.openai_responses_frames import AskedResponse, asked_of
@@ -23,9 +24,10 @@ from frontend.dialects.values import as_object, read_text, wrong
 from frontend.errors import HttpErrorCode, RequestError
 from frontend.handlers import Spoken, speaking_handler
 from frontend.parts import PARTS
-from frontend.request_body import parsed_body
+from frontend.request_body import parsed_body, read_body
 from frontend.response_shelf import SHELF, ResponseShelf
 from frontend.response_store import ConversationTooLongError, ResponseMissingError, ResponseStore, StoredResponse
+from frontend.token_count import INLINE_BODY_BYTES, ResponseTokenCount, counted
 from protocol.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -54,14 +56,28 @@ class ItemList(msgspec.Struct, frozen=True, kw_only=True):
     has_more: bool
 
 
-async def _speak(request: web.Request, body: bytes) -> Spoken:
-    shelf = request.app[SHELF]
+class _Read(NamedTuple):
+    """A body, and the request that it is. has_more: it goes on from what was stored."""
+
+    content: object
+    dialect: Dialect
+    generation: Generation
+    has_more: bool
+
+
+async def _read(request: web.Request, body: bytes) -> _Read:
     content, before = await parsed_body(body, _opened)
-    recalled = await _recalled(before, shelf, request.app[PARTS].settings.max_body_bytes)
+    recalled = await _recalled(before, request.app[SHELF], request.app[PARTS].settings.max_body_bytes)
     dialect = responses_dialect(recalled)
     has_more = bool(recalled.history or recalled.references)
     is_small = len(body) <= _INLINE_BYTES and not has_more
     generation = dialect.parse(content) if is_small else await asyncio.to_thread(dialect.parse, content)
+    return _Read(content, dialect, generation, has_more)
+
+
+async def _speak(request: web.Request, body: bytes) -> Spoken:
+    shelf = request.app[SHELF]
+    content, dialect, generation, has_more = await _read(request, body)
     asked = asked_of(generation)
     if asked.blank.store and not shelf.is_open:
         is_explicit = as_object(content, "body").get("store") is True
@@ -78,6 +94,24 @@ def _without_store(generation: Generation, asked: AskedResponse, *, is_explicit:
 
 
 create: Final = speaking_handler(_speak)
+
+
+async def count_input(request: web.Request) -> web.Response:
+    """How many tokens a response to the same body would read. Raises RequestError."""
+    body = await read_body(request)
+    read = await _read(request, body)
+    is_long = read.has_more or len(body) > INLINE_BODY_BYTES
+    return await counted(request, read.generation, is_long, lambda tokens: ResponseTokenCount(input_tokens=tokens))
+
+
+async def compact(request: web.Request) -> web.Response:
+    """What OpenAI's models are trained to write for themselves alone. Raises RequestError."""
+    del request
+    raise RequestError(
+        ErrorCode.UNSUPPORTED,
+        "this server does not compact conversations: ask the model for a summary in a request of its own, and go on "
+        "from that; Codex does so for a provider whose name in config.toml is not OpenAI",
+    )
 
 
 async def retrieve(request: web.Request) -> web.Response:

@@ -305,6 +305,16 @@ async def test_a_corrupt_store_begins_anew(runtime_dir: Path) -> None:
         assert (runtime_dir / "responses" / "1.corrupt").exists()
 
 
+async def test_compacting_is_refused_with_what_to_do(runtime_dir: Path) -> None:
+    """A 400 that says so, where an agent would take a 404 for a wrong address."""
+    async with serving(runtime_dir) as served:
+        for path in (f"{RESPONSES}/compact", "/responses/compact"):
+            status, reply = await served.answer(path, {"model": "fake-model", "input": "x"})
+            assert (status, reply["error"]["code"]) == (400, "unsupported")
+            assert "summary" in reply["error"]["message"]
+        assert (await served.get(f"{RESPONSES}/compact"))[0] == 404
+
+
 async def test_pages_of_input_items(runtime_dir: Path) -> None:
     """Newest first unless asked otherwise; after an item; with a limit."""
     async with serving(runtime_dir) as served:

@@ -24,6 +24,7 @@ from protocol.messages import (
     Goodbye,
     Hello,
     Leave,
+    ParserNames,
     Ping,
     Rejected,
     Submit,
@@ -74,10 +75,11 @@ Heard = SubmitHeard | CancelHeard | ControlHeard | ClientLost
 
 @dataclass(slots=True, eq=False)
 class Client:
-    """A client that holds a lease. heard_at: monotonic seconds."""
+    """A client that holds a lease. heard_at: monotonic seconds. parsers: as it said last."""
 
     info: ClientInfo
     heard_at: float
+    parsers: ParserNames | None = None
 
 
 class Mailbox:
@@ -184,6 +186,8 @@ class Mailbox:
             self.tell(client, goodbye)
             return None
         known.heard_at = now
+        if isinstance(message, Ping):
+            known.parsers = message.parsers
         return self._event(client, message)
 
     def _event(self, client: bytes, message: AnyToEngine) -> Heard | None:

@@ -78,4 +78,5 @@ class Reporter:
                 listens=client.info.listens,
                 rows=len(self._roster.of_client(identity)),
                 silent_s=now - client.heard_at,
+                parsers=client.parsers,
             )

@@ -10,9 +10,8 @@ from typing import Literal
 import msgspec
 from aiohttp import web
 
-from frontend.parsers.registry import NO_FORMATS
 from frontend.parts import PARTS
-from protocol.messages import CancelReason, Limits
+from protocol.messages import CancelReason, Limits, ParserNames
 from protocol.status import EngineStatus
 
 
@@ -81,7 +80,7 @@ async def stats(request: web.Request) -> web.Response:
     """The engine's last status and this frontend's own facts."""
     parts = request.app[PARTS]
     client, state = parts.client, parts.client.state
-    formats = NO_FORMATS if client.ready is None else client.ready.text.formats
+    parsers = ParserNames() if client.ready is None else client.ready.text.parsers
     facts = FrontendFacts(
         pid=os.getpid(),
         listens=parts.listens,
@@ -92,8 +91,8 @@ async def stats(request: web.Request) -> web.Response:
         rows=client.row_count,
         requests_total=parts.requests_total,
         cancels_sent=dict(client.cancels_sent()),
-        tool_parser=formats.tools and formats.tools.name,
-        reasoning_parser=formats.reasoning and formats.reasoning.name,
+        tool_parser=parsers.tools,
+        reasoning_parser=parsers.reasoning,
     )
     limits = client.facts.limits if client.facts is not None else None
     return _json(Stats(engine=client.status, engine_silent_s=client.silent_s, limits=limits, frontend=facts))

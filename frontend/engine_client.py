@@ -210,6 +210,7 @@ class EngineClient:
         self._ready = ReadyEngine(session, welcome.facts, text)
         self._facts = welcome.facts
         self._trouble = ""
+        session.ping(text.parsers)
         log.info("engine.connected", extra={"epoch": session.epoch, "model": welcome.facts.id})
         self._notify()
 
@@ -227,7 +228,7 @@ class EngineClient:
             await asyncio.sleep(PING_INTERVAL_S)
             if self._session is None:
                 continue
-            self._session.ping()
+            self._session.ping(None if self._ready is None else self._ready.text.parsers)
             # After a sleep of this process, heartbeats lie unread: judged once they are heard.
             was_asleep = time.monotonic() - began_s > 2 * PING_INTERVAL_S
             if (self.silent_s or 0.0) > LOST_S and not was_asleep:

@@ -33,6 +33,7 @@ from protocol.messages import (
     Goodbye,
     Hello,
     Leave,
+    ParserNames,
     Ping,
     Rejected,
     Step,
@@ -116,9 +117,9 @@ class EngineSession:
         self._send(Cancel(epoch=self.epoch, id=submit_id, reason=reason, keep_tokens=keep_tokens))
         log.info("row.cancelled", extra={"id": submit_id, "reason": reason})
 
-    def ping(self) -> None:
-        """Keeps the lease."""
-        self._send(Ping(epoch=self.epoch))
+    def ping(self, parsers: ParserNames | None) -> None:
+        """Keeps the lease. parsers: once they are known."""
+        self._send(Ping(epoch=self.epoch, parsers=parsers))
 
     def leave(self, failure: RowFailure) -> None:
         """Ends the session as lose() does, and tells the engine: it need not wait for the lease to end."""

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from frontend.parsers.base import ToolFormat
 from frontend.parsers.registry import NO_FORMATS, NONE, ModelFormats, formats_of
+from frontend.parsers.tools.hermes import HERMES
 from frontend.text.template import ChatTemplate, TemplateChoice, load_template
 from frontend.text.token_bytes import TokenBytes
 from frontend.text.token_limits import TokenLimits
 from frontend.text.tokenizer import Tokenizer, load_tokenizer
-from protocol.messages import BosRule
+from protocol.messages import BosRule, ParserNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,27 @@ class ModelText:
             return self.tokenizer.encode_text(rendered)
         return self.tokenizer.encode_rendered(rendered)
 
+    @property
+    def has_tools(self) -> bool:
+        """Whether the template tells a model of tools by itself."""
+        return "tools" in self.template.with_tools.reads
+
+    @property
+    def call_format(self) -> ToolFormat | None:
+        """How calls are read; None where they stay text, or their format is not known.
+
+        Where the template has no tools the prompt tells Hermes' form, also to a model that has one of its own.
+        """
+        if self.formats.tools is not None and (self.has_tools or self.is_parser_named):
+            return self.formats.tools
+        return HERMES if self.are_tools_read and not self.has_tools else None
+
+    @property
+    def parsers(self) -> ParserNames:
+        """The formats that replies are read in, as they are shown."""
+        calls, reasoning = self.call_format, self.formats.reasoning
+        return ParserNames(tools=calls and calls.name, reasoning=reasoning and reasoning.name)
+
 
 def load_model_text(
     folder: Path, bos: BosRule, choice: TemplateChoice | None = None, parsers: Parsers = Parsers()
@@ -55,7 +78,7 @@ def load_model_text(
         template,
         TokenBytes(tokenizer),
         tokenizer.limits(),
-        formats_of(template.source, parsers.tools, parsers.reasoning),
+        formats_of(template.with_tools.source, parsers.tools, parsers.reasoning, template.source),
         parsers.tools != NONE,
         parsers.tools not in (None, NONE),
     )

@@ -11,11 +11,10 @@ import msgspec
 from aiohttp import web
 
 from frontend.errors import RequestError
-from frontend.parsers.registry import NO_FORMATS
 from frontend.parts import PARTS, FrontendParts
 from frontend.submission import resolve_model, served_models
 from protocol.errors import ErrorCode
-from protocol.messages import ModelFacts
+from protocol.messages import ModelFacts, ParserNames
 
 _MOST_LISTED: Final = 1_000
 
@@ -100,7 +99,7 @@ async def _facts(parts: FrontendParts) -> ModelFacts:
 
 
 def _entry(name: str, facts: ModelFacts, parts: FrontendParts) -> ModelEntry:
-    formats = NO_FORMATS if parts.client.ready is None else parts.client.ready.text.formats
+    parsers = ParserNames() if parts.client.ready is None else parts.client.ready.text.parsers
     created = facts.created or parts.created
     is_adapter = name in parts.client.adapters and name not in (facts.id, *facts.aliases)
     return ModelEntry(
@@ -109,8 +108,8 @@ def _entry(name: str, facts: ModelFacts, parts: FrontendParts) -> ModelEntry:
         parent=facts.id if is_adapter else None,
         context_length=facts.context_length,
         max_model_len=facts.context_length,
-        tool_parser=formats.tools and formats.tools.name,
-        reasoning_parser=formats.reasoning and formats.reasoning.name,
+        tool_parser=parsers.tools,
+        reasoning_parser=parsers.reasoning,
         display_name=name,
         created_at=datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         max_input_tokens=facts.context_length,

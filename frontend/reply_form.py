@@ -13,7 +13,6 @@ from frontend.dialects.base import ChatPrompt, Constraint, Generation, NamedTool
 from frontend.errors import RequestError
 from frontend.model_text import ModelText
 from frontend.parsers.base import ReasoningFormat, ToolFormat
-from frontend.parsers.tools.hermes import HERMES
 from frontend.text.structure import ReplyForm
 from frontend.text.tool_preamble import has_calls, with_calls_as_text, with_system_in_user, with_tools_as_text
 from frontend.thought_grammar import Thought
@@ -36,14 +35,15 @@ def rendered(prompt: ChatPrompt, tools: ToolUse | None, text: ModelText) -> str:
         is_unknown = "tools" not in text.template.reads and has_calls(prompt.messages)
         messages = with_calls_as_text(prompt.messages) if is_unknown else _with_short_ids(prompt.messages, text)
         return text.template.render(messages, **flags)
+    template = text.template.with_tools
     described = [described_tool(tool) for tool in tools.tools]
-    if "tools" in text.template.reads or not prompt.messages:
-        return text.template.render(_with_short_ids(prompt.messages, text), tools=described, **flags)
+    if "tools" in template.reads or not prompt.messages:
+        return template.render(_with_short_ids(prompt.messages, text), tools=described, **flags)
     messages = with_tools_as_text(prompt.messages, described)
     try:
-        return text.template.render(messages, **flags)
+        return template.render(messages, **flags)
     except RequestError:
-        return text.template.render(with_system_in_user(messages), **flags)
+        return template.render(with_system_in_user(messages), **flags)
 
 
 def reply_form(generation: Generation, prompt_ids: list[int], text: ModelText) -> ReplyForm:
@@ -115,7 +115,9 @@ def unread_fields(generation: Generation, text: ModelText) -> tuple[str, ...]:
     """The fields that set variables of which this model's template reads none."""
     chats = (prompt for prompt in generation.prompts if isinstance(prompt, ChatPrompt))
     asked = [item for prompt in chats for item in prompt.asked_by.items()]
-    return tuple(dict.fromkeys(name for name, variables in asked if text.template.reads.isdisjoint(variables)))
+    has_tools = generation.tools is not None and generation.tools.choice != "none"
+    template = text.template.with_tools if has_tools else text.template
+    return tuple(dict.fromkeys(name for name, variables in asked if template.reads.isdisjoint(variables)))
 
 
 def described_tool(tool: Tool) -> dict[str, Any]:
@@ -153,20 +155,13 @@ def _short_id(id_: str) -> str:
 
 
 def _call_format(text: ModelText) -> ToolFormat | None:
-    """None: calls stay text, as the server was told.
-
-    Where the template has no tools the prompt tells Hermes' form, also to a model that has one of its own.
-    """
-    has_tools = "tools" in text.template.reads
-    if text.formats.tools is not None and (has_tools or text.is_parser_named):
-        return text.formats.tools
-    if not has_tools:
-        if text.are_tools_read:
-            return HERMES
-        raise _unreadable("its chat template has no tools, and --tool-parser none lets them stay text")
-    if text.are_tools_read:
+    """None: calls stay text, as the server was told."""
+    found = text.call_format
+    if found is None and text.are_tools_read:
         raise _unreadable("it is not known in which format its chat template has calls: start with --tool-parser")
-    return None
+    if found is None and not text.has_tools:
+        raise _unreadable("its chat template has no tools, and --tool-parser none lets them stay text")
+    return found
 
 
 def _unreadable(why: str) -> RequestError:

@@ -130,6 +130,13 @@ class ClientInfo(msgspec.Struct, frozen=True, kw_only=True):
     listens: Annotated[tuple[ShortText, ...], Meta(max_length=16)] = ()
 
 
+class ParserNames(msgspec.Struct, frozen=True, kw_only=True):
+    """The formats in which a client reads replies: of calls and of reasoning; None for none."""
+
+    tools: ShortText | None = None
+    reasoning: ShortText | None = None
+
+
 class Batching(msgspec.Struct, frozen=True, kw_only=True):
     """Whether rows share steps, and why not when they do not."""
 
@@ -253,7 +260,9 @@ class Cancel(ToEngine, frozen=True, kw_only=True, tag="cancel"):
 
 
 class Ping(ToEngine, frozen=True, kw_only=True, tag="ping"):
-    """Keeps the client's lease; sent every second."""
+    """Keeps the client's lease; sent every second. parsers: shown by `engine-ctl status`; None without a model."""
+
+    parsers: ParserNames | None = None
 
 
 class Leave(ToEngine, frozen=True, kw_only=True, tag="leave"):

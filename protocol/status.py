@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from protocol.messages import Batching
+from protocol.messages import Batching, ParserNames
 
 Phase = Literal["starting", "loading", "warming", "ready", "draining", "stopping", "failed"]
 
@@ -108,13 +108,14 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FrontendStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A client that holds a lease. silent_s: since it was last heard."""
+    """A client that holds a lease. silent_s: since it was last heard. parsers: as it says itself."""
 
     name: str
     pid: int
     listens: tuple[str, ...] = ()
     rows: int = 0
     silent_s: float = 0.0
+    parsers: ParserNames | None = None
 
 
 class EngineStatus(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="status"):

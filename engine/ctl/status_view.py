@@ -13,7 +13,7 @@ from engine.ctl.state import FrontendState, SupervisorState, read_state
 from protocol.codec import decode_status
 from protocol.endpoint import RuntimeFolder, connect_status
 from protocol.errors import ProtocolError
-from protocol.messages import Batching
+from protocol.messages import Batching, ParserNames
 from protocol.status import (
     Counters,
     EngineStatus,
@@ -30,7 +30,10 @@ LONGEST_WAIT_MS = 2_000
 
 
 class FrontendView(msgspec.Struct, frozen=True, kw_only=True):
-    """One frontend as both sides know it. restarts None: not supervised here. silent_s None: not connected."""
+    """One frontend as both sides know it. restarts None: not supervised here. silent_s None: not connected.
+
+    parsers: the formats in which it reads replies; None while it has no model.
+    """
 
     port: int | None
     url: str | None
@@ -38,6 +41,7 @@ class FrontendView(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int | None
     rows: int = 0
     silent_s: float | None = None
+    parsers: ParserNames | None = None
 
 
 class StatusView(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,11 +124,14 @@ def show_status(view: StatusView, console: Console) -> None:
     for name, value in _facts(view):
         facts.add_row(name, value)
     console.print(facts, highlight=False)
-    frontends = Table("frontend", "pid", "restarts", "rows", "heard", box=None, padding=(0, 2, 0, 0))
+    columns = ("frontend", "pid", "restarts", "rows", "heard", "tool parser", "reasoning parser")
+    frontends = Table(*columns, box=None, padding=(0, 2, 0, 0))
     for frontend in view.frontends:
         heard = "not connected" if frontend.silent_s is None else f"{frontend.silent_s:.1f} s ago"
         restarts = "-" if frontend.restarts is None else str(frontend.restarts)
-        frontends.add_row(frontend.url or "?", str(frontend.pid or "-"), restarts, str(frontend.rows), heard)
+        parsers = ("-", "-") if frontend.parsers is None else (frontend.parsers.tools, frontend.parsers.reasoning)
+        names = [name or "none" for name in parsers]
+        frontends.add_row(frontend.url or "?", str(frontend.pid or "-"), restarts, str(frontend.rows), heard, *names)
     console.print(frontends, highlight=False)
 
 
@@ -166,6 +173,7 @@ def _frontend_view(supervised: FrontendState | None, connected: FrontendStatus |
         restarts=supervised.restarts if supervised else None,
         rows=connected.rows if connected else 0,
         silent_s=connected.silent_s if connected else None,
+        parsers=connected.parsers if connected else None,
     )
 
 

@@ -16,6 +16,7 @@ from engine.model.tokenizer_json import TokenizerJson
 from protocol.codec import MAX_CHUNK_BYTES
 from protocol.errors import ErrorCode
 from protocol.messages import Epoch, TokenizerChunk, TokenizerFile, TokenizerManifest
+from protocol.template_files import DEFAULT_TEMPLATE_FILE, template_file
 from protocol.tokenizer_hash import NamedFile, tokenizer_sha256
 
 TOKENIZER_NAME: Final = "tokenizer.json"
@@ -25,9 +26,11 @@ _NAMES: Final = (
     TOKENIZER_NAME,
     CONFIG_NAME,
     "special_tokens_map.json",
-    "chat_template.jinja",
+    DEFAULT_TEMPLATE_FILE,
     "chat_template.json",
 )
+# Where models keep templates beside the default: `tool_use`, `rag`.
+_TEMPLATES: Final = "additional_chat_templates"
 # Vocabularies that transformers converts. Without any of them it would make an empty tokenizer.
 _SOURCES: Final = ("*.model", "vocab.json", "vocab.txt", "*.tiktoken", "tekken.json")
 
@@ -64,6 +67,10 @@ class TokenizerFiles:
     def read(cls, folder: Path, *, trust_remote_code: bool = False) -> Self:
         """All tokenizer files of a model folder. Raises EngineError(BAD_MODEL) when they make no tokenizer."""
         files = [NamedFile(name, (folder / name).read_bytes()) for name in _NAMES if (folder / name).is_file()]
+        files += [
+            NamedFile(template_file(path.stem), path.read_bytes())
+            for path in sorted(folder.glob(f"{_TEMPLATES}/*.jinja"))
+        ]
         if not any(file.name == TOKENIZER_NAME for file in files):
             files.insert(0, NamedFile(TOKENIZER_NAME, _convert(folder, trust_remote_code)))
         return cls(tuple(files))

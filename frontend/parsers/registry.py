@@ -129,11 +129,17 @@ class ModelFormats(NamedTuple):
 NO_FORMATS: Final = ModelFormats(None, None)
 
 
-def formats_of(template: str | None, tool_parser: str | None, reasoning_parser: str | None) -> ModelFormats:
-    """The formats that were named, or that claim the template. Raises ProtocolError(BAD_SETTING)."""
+def formats_of(
+    template: str | None, tool_parser: str | None, reasoning_parser: str | None, plain: str | None = None
+) -> ModelFormats:
+    """The formats that were named, or that claim the template. Raises ProtocolError(BAD_SETTING).
+
+    plain: where chats without tools have another template, which says of reasoning what it can.
+    """
+    of_plain = _chosen(REASONING_FORMATS, plain, reasoning_parser, "--reasoning-parser")
     return ModelFormats(
         _chosen(TOOL_FORMATS, template, tool_parser, "--tool-parser"),
-        _chosen(REASONING_FORMATS, template, reasoning_parser, "--reasoning-parser"),
+        of_plain or _chosen(REASONING_FORMATS, template, reasoning_parser, "--reasoning-parser"),
     )
 
 

@@ -20,6 +20,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from frontend.errors import RequestError
 from frontend.text.tokenizer import Tokenizer
 from protocol.errors import ErrorCode
+from protocol.template_files import DEFAULT_TEMPLATE
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +48,13 @@ _TRANSCRIPT: Final = (
     "{{ text.rstrip() if add_generation_prompt else text }}"
 )
 _SPEAKERS: Final = {"system": "ASSISTANT's RULE: ", "user": "USER: ", "assistant": "ASSISTANT: ", "stop": "\n"}
-# What transformers gave a model without a template of its own: ChatML.
-DEFAULT_TEMPLATE: Final = (
+_TOOL_TEMPLATE: Final = "tool_use"
+# For a model that has named templates, and none of them is the default.
+_NO_DEFAULT: Final = (
+    "{{ raise_exception('it has none for requests without tools: start the server with --chat-template') }}"
+)
+# What transformers gave a model without a template of its own.
+CHATML: Final = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
@@ -58,7 +64,7 @@ DEFAULT_TEMPLATE: Final = (
 class TemplateChoice:
     """What the operator wants. source: in place of the model's template. variables: where a request says nothing else.
 
-    has_default: DEFAULT_TEMPLATE for a model without one.
+    has_default: ChatML for a model without one.
     """
 
     source: str | None = None
@@ -69,13 +75,20 @@ class TemplateChoice:
 class ChatTemplate:
     """One model's template, compiled once. source None: the model has none, and its chats are a plain transcript.
 
-    variables: for every rendering, unless a request gives others.
+    variables: for every rendering, unless a request gives others. tool_source: of another one, where a request has
+    tools. with_tools: the one for such requests.
     """
 
     def __init__(
-        self, source: str | None, special_tokens: Mapping[str, str], variables: Mapping[str, Any] | None = None
+        self,
+        source: str | None,
+        special_tokens: Mapping[str, str],
+        variables: Mapping[str, Any] | None = None,
+        tool_source: str | None = None,
     ) -> None:
         self.source: Final = source
+        has_other = tool_source not in (None, source)
+        self.with_tools: ChatTemplate = ChatTemplate(tool_source, special_tokens, variables) if has_other else self
         self._variables = {
             **special_tokens,
             **({"role_mapping": _SPEAKERS} if source is None else {}),
@@ -156,13 +169,16 @@ class ChatTemplate:
 
 
 def load_template(tokenizer: Tokenizer, choice: TemplateChoice | None = None) -> ChatTemplate:
-    """The operator's template, or the one among the tokenizer's files."""
+    """The operator's template, or those among the tokenizer's files, of which `tool_use` is for requests with tools."""
     choice = choice or TemplateChoice()
-    source = tokenizer.chat_template if choice.source is None else choice.source
-    if source is None and choice.has_default:
-        source = DEFAULT_TEMPLATE
-    template = ChatTemplate(source, tokenizer.special_tokens, choice.variables)
-    unread = [name for name in choice.variables if name not in template.reads]
+    templates = tokenizer.chat_templates if choice.source is None else {DEFAULT_TEMPLATE: choice.source}
+    if not templates and choice.has_default:
+        templates = {DEFAULT_TEMPLATE: CHATML}
+    source, tool_source = templates.get(DEFAULT_TEMPLATE), templates.get(_TOOL_TEMPLATE)
+    if source is None and templates:
+        source = _NO_DEFAULT
+    template = ChatTemplate(source, tokenizer.special_tokens, choice.variables, tool_source)
+    unread = [name for name in choice.variables if name not in template.reads | template.with_tools.reads]
     if unread:
         log.warning("template.unread_variables", extra={"option": "--chat-template-args", "names": unread})
     return template

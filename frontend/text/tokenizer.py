@@ -15,6 +15,7 @@ import tokenizers
 from frontend.text.token_limits import TokenLimits, token_limits
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages import BosRule
+from protocol.template_files import DEFAULT_TEMPLATE, template_name
 
 _SPECIAL_NAMES: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
@@ -37,12 +38,12 @@ class Tokenizer:
         backend: tokenizers.Tokenizer,
         bos: BosRule,
         special_tokens: Mapping[str, str],
-        chat_template: str | None = None,
+        chat_templates: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._backend = backend
         self._bos = bos
         self.special_tokens: Mapping[str, str] = MappingProxyType(dict(special_tokens))
-        self.chat_template: Final = chat_template
+        self.chat_templates: Final = chat_templates
         added = backend.get_added_tokens_decoder()
         self._special_texts = {id_: token.content for id_, token in added.items() if token.special}
         self._added_ids = {token.content: id_ for id_, token in added.items()}
@@ -155,7 +156,7 @@ def load_tokenizer(folder: Path, bos: BosRule) -> Tokenizer:
     _add_missing_tokens(backend, config)
     special_tokens = _special_tokens(_json_object(folder / "special_tokens_map.json") | config)
     rule = _with_bos_id(bos, backend, special_tokens)
-    return Tokenizer(backend, rule, special_tokens, _chat_template(folder, config))
+    return Tokenizer(backend, rule, special_tokens, _chat_templates(folder, config))
 
 
 def _bad(message: str) -> ProtocolError:
@@ -203,22 +204,21 @@ def _with_bos_id(bos: BosRule, backend: tokenizers.Tokenizer, special_tokens: Ma
     return BosRule(id=backend.token_to_id(text), add=bos.add) if bos.id is None and text is not None else bos
 
 
-def _chat_template(folder: Path, config: Mapping[str, Any]) -> str | None:
-    """The default template: its own file wins over the config, and both over a processor's file."""
-    try:
-        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        pass
-    except (OSError, UnicodeDecodeError) as error:
-        raise _bad(f"chat_template.jinja cannot be read: {error}") from error
+def _chat_templates(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
+    """By name; one alone is the default. Files of their own win over the config, and both over a processor's file."""
+    named = {template_name(path.name): path for path in sorted(folder.iterdir())}
+    templates = {name: _template_text(path) for name, path in named.items() if name is not None}
     for found in (config.get("chat_template"), _json_object(folder / "chat_template.json").get("chat_template")):
-        if isinstance(found, str):
-            return found
-        if found is not None:
-            named = _named_templates(found)
-            if "default" in named:
-                return named["default"]
-    return None
+        if not templates and found is not None:
+            templates = {DEFAULT_TEMPLATE: found} if isinstance(found, str) else _named_templates(found)
+    return templates
+
+
+def _template_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _bad(f"{path.name} cannot be read: {error}") from error
 
 
 def _named_templates(found: object) -> dict[str, str]:

@@ -29,6 +29,7 @@ from protocol.messages import (
     Goodbye,
     Hello,
     Leave,
+    ParserNames,
     Ping,
     Rejected,
     RowDelta,
@@ -272,6 +273,17 @@ def test_a_stranger_may_leave(wire: _Wire) -> None:
     wire.send(socket, Leave(epoch=EPOCH))
     assert wire.hear() == []
     assert isinstance(answer(socket), Goodbye)
+
+
+def test_a_ping_says_how_replies_are_read(wire: _Wire) -> None:
+    """The last one counts; before the first nothing is known."""
+    socket = wire.greeted(b"one")
+    told = [wire.mailbox.clients[b"one"].parsers]
+    for parsers in (None, ParserNames(tools="hermes"), ParserNames()):
+        wire.send(socket, Ping(epoch=EPOCH, parsers=parsers))
+        assert wire.hear() == []
+        told.append(wire.mailbox.clients[b"one"].parsers)
+    assert told == [None, None, ParserNames(tools="hermes"), ParserNames()]
 
 
 def test_a_gone_client_is_noticed_at_the_next_send(wire: _Wire) -> None:

@@ -37,6 +37,7 @@ from protocol.messages import (
     Leave,
     Limits,
     ModelFacts,
+    ParserNames,
     Ping,
     Rejected,
     Step,
@@ -105,6 +106,7 @@ class FakeEngine:
         self.prefix = PrefixStatus()
         self.heard: list[AnyToEngine] = []
         self.clients: dict[bytes, ClientInfo] = {}
+        self.parsers: dict[bytes, ParserNames | None] = {}
         self._heard_at_s: dict[bytes, float] = {}
         self._folder: RuntimeFolder = open_runtime_folder(Path(settings.runtime_dir))
         model = Path(settings.model) if settings.model else build_tokenizer_folder(self._folder.path / "fake-model")
@@ -238,8 +240,8 @@ class FakeEngine:
                 self._tell(client, ControlDone(epoch=self.epoch, id=message.id, error="not supported"))
             case Leave():
                 self._forget(client)
-            case Ping():
-                pass
+            case Ping(parsers=parsers):
+                self.parsers[client] = parsers
             case _:
                 assert_never(message)
 
@@ -366,6 +368,7 @@ class FakeEngine:
                     pid=info.pid,
                     listens=info.listens,
                     rows=sum(1 for row in live if row.client == client),
+                    parsers=self.parsers.get(client),
                 )
                 for client, info in self.clients.items()
             ),

@@ -22,6 +22,7 @@ from protocol.messages import (
     Hello,
     Leave,
     ModelFacts,
+    ParserNames,
     Ping,
     Submit,
     SubmitId,
@@ -137,13 +138,27 @@ async def test_new_epoch_ends_rows_and_connects_afresh(runtime_dir: Path) -> Non
         assert fresh.session.epoch == new.epoch
         # What the dead session would have sent is not sent at all.
         ready.session.cancel(mailbox.submit.id, "gone")
-        ready.session.ping()
+        ready.session.ping(None)
         second = RowMailbox(make_submit(new, "two", "!echo x"), asyncio.Event())
         fresh.session.submit(second)
         await end_of(second)
         assert [type(message) for message in new.heard if not isinstance(message, Ping)] == [Hello, Submit]
         assert new.rows.tally.stale_messages == 0
         new.stop()
+
+
+async def test_the_engine_hears_how_replies_are_read(runtime_dir: Path) -> None:
+    """As soon as the model's template is known, and with every ping."""
+    engine = FakeEngine(settings(runtime_dir)).start()
+    async with following(runtime_dir) as client:
+        await client.wait_ready(5)
+
+        def told() -> list[ParserNames | None]:
+            return [message.parsers for message in list(engine.heard) if isinstance(message, Ping)]
+
+        await until(lambda: len(told()) > 1, "two pings arrive")
+        assert set(told()) == {ParserNames(tools="hermes")}
+    engine.stop()
 
 
 async def test_tokenizer_fetched_once_per_hash(runtime_dir: Path) -> None:

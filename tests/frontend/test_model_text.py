@@ -1,18 +1,23 @@
-"""A model's text side, loaded from a folder: chats with a model that has no chat template of its own."""
+"""A model's text side, loaded from a folder: its formats, and chats with a model that has no template of its own."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from frontend.model_text import ModelText, load_model_text
-from protocol.messages import BosRule
+from frontend.model_text import ModelText, Parsers, load_model_text
+from protocol.messages import BosRule, ParserNames
 from tests.fakes.serving import serving
-from tests.fakes.tokenizer_folder import build_tokenizer_folder
+from tests.fakes.tokenizer_folder import CHAT_TEMPLATE, build_tokenizer_folder
 
 HI = [{"role": "user", "content": "hi fox"}]
 BOS = BosRule(id=0, add=True)
 TRANSCRIPT = "USER: hi fox\nASSISTANT:"
+TOOLS = "{{ tools }}"
+HERMES = '<tool_call>{"name"'
+DEEPSEEK = "{# <｜tool▁sep｜> #}"
+THINK = "</think>"
 
 
 @pytest.fixture
@@ -64,3 +69,31 @@ async def test_a_model_with_a_template_ignores_the_mapping_aloud(runtime_dir: Pa
             async with await served.post(path, body) as response:
                 assert response.headers["x-convoy-ignored"] == "role_mapping.bot, role_mapping"
         assert served.engine.decoded(served.engine.submits()[0]).startswith("<|im_start|>user\nhi fox")
+
+
+@pytest.mark.parametrize(
+    ("template", "parsers", "expected"),
+    [
+        (CHAT_TEMPLATE, {}, ("hermes", None)),
+        (CHAT_TEMPLATE, {"tools": "none"}, (None, None)),
+        (CHAT_TEMPLATE + DEEPSEEK + THINK, {}, ("hermes", "think")),
+        (CHAT_TEMPLATE + DEEPSEEK, {"tools": "deepseek_v31"}, ("deepseek_v31", None)),
+        (TOOLS + DEEPSEEK, {}, ("deepseek_v31", None)),
+        (TOOLS + HERMES + THINK, {"reasoning": "none"}, ("hermes", None)),
+        (TOOLS, {}, (None, None)),
+        (TOOLS, {"tools": "llama3_json", "reasoning": "think"}, ("llama3_json", "think")),
+        (None, {}, ("hermes", None)),
+        ({"default": THINK, "tool_use": TOOLS + DEEPSEEK}, {}, ("deepseek_v31", "think")),
+        ({"default": HERMES, "tool_use": TOOLS + DEEPSEEK + THINK}, {}, ("deepseek_v31", "think")),
+        ({"default": TOOLS + DEEPSEEK, "rag": TOOLS + HERMES}, {}, ("deepseek_v31", None)),
+    ],
+)
+def test_the_formats_that_replies_are_read_in(
+    tmp_path: Path, template: Any, parsers: dict[str, str], expected: tuple[str | None, str | None]
+) -> None:
+    """Those that were named, or that the template writes; Hermes' where it has no tools and the prompt tells them."""
+    folder = build_tokenizer_folder(tmp_path)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": template}))
+    text = load_model_text(folder, BosRule(), parsers=Parsers(**parsers))
+    assert text.parsers == ParserNames(tools=expected[0], reasoning=expected[1])

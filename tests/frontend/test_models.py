@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.messages import ParserNames
 from tests.fakes.deadline import until
 from tests.fakes.fake_engine import CREATED
 from tests.fakes.serving import Served, serving
@@ -92,13 +93,20 @@ async def test_an_unknown_model_is_told_in_the_clients_words(runtime_dir: Path) 
 
 @pytest.mark.parametrize(
     ("parsers", "told"),
-    [({}, (None, None)), ({"tool_parser": "hermes", "reasoning_parser": "think"}, ("hermes", "think"))],
+    [
+        ({}, ("hermes", None)),
+        ({"tool_parser": "none"}, (None, None)),
+        ({"tool_parser": "harmony", "reasoning_parser": "think"}, ("harmony", "think")),
+    ],
 )
 async def test_the_formats_of_replies_are_told(
     runtime_dir: Path, parsers: dict[str, str], told: tuple[str | None, str | None]
 ) -> None:
-    """Here and by /stats: which ones, or that there are none."""
+    """Here, by /stats and to the engine: Hermes', too, where the prompt tells the tools, and that there are none."""
     async with serving(runtime_dir, parsers) as one:
         entry = (await one.get("/v1/models"))[1]["data"][0]
         facts = (await one.get("/stats"))[1]["frontend"]
         assert [(found["tool_parser"], found["reasoning_parser"]) for found in (entry, facts)] == [told, told]
+        await until(
+            lambda: list(one.engine.parsers.values()) == [ParserNames(tools=told[0], reasoning=told[1])], "told"
+        )

@@ -31,8 +31,8 @@ THINKING = (
 STRANGE = "{% for tool in tools %}{{ tool.function.name }}{% endfor %}" + CHAT_TEMPLATE
 
 
-def model(folder: Path, template: str, parsers: Parsers = CHOSEN) -> ModelText:
-    """A model with this template."""
+def model(folder: Path, template: str | list[dict[str, str]], parsers: Parsers = CHOSEN) -> ModelText:
+    """A model with this template, or with several by name."""
     build_tokenizer_folder(folder)
     config = json.loads((folder / "tokenizer_config.json").read_text())
     (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": template}))
@@ -141,6 +141,32 @@ def test_no_parser_and_no_tools_in_the_template_is_refused(tmp_path: Path) -> No
     """Nobody would tell the model of them."""
     with pytest.raises(RequestError, match="--tool-parser none"):
         form_of(chat(tools=USE), model(tmp_path, CHAT_TEMPLATE, Parsers(tools="none")))
+
+
+def test_a_template_for_tools_is_used_with_tools(tmp_path: Path) -> None:
+    """And alone says how calls are read; the default is used without tools, and says how reasoning is."""
+    by_name = {"default": CHAT_TEMPLATE + "{# <think> </think> #}{{ tone }}", "tool_use": WITH_TOOLS, "rag": "x"}
+    text = model(tmp_path, [{"name": name, "template": source} for name, source in by_name.items()])
+    assert (text.formats.tools, text.formats.reasoning) == (TOOL_FORMATS["hermes"], REASONING_FORMATS["think"])
+    prompt = rendered(ChatPrompt((USER,)), USE, text)
+    assert json.loads(prompt.splitlines()[0]) == described_tool(WEATHER)
+    plain = rendered(ChatPrompt((USER,)), None, text)
+    assert plain == rendered(ChatPrompt((USER,)), ToolUse(tools=(WEATHER,), choice="none"), text)
+    assert "weather" not in plain
+    assert form_of(chat(tools=USE), text).call_format is TOOL_FORMATS["hermes"]
+    asked = {"asked_by": {"chat_template_kwargs.tone": ("tone",)}}
+    assert unread_fields(chat(**asked), text) == ()
+    assert unread_fields(chat(**asked, tools=USE), text) == ("chat_template_kwargs.tone",)
+
+
+def test_only_a_grammar_that_allows_nothing_else_forces_a_call(tmp_path: Path) -> None:
+    """A text can be no answer then; where calls stay text nothing forces them."""
+    text = model(tmp_path / "a", WITH_TOOLS)
+    choices = ("auto", "none", "required", NamedTool("now"))
+    forced = [form_of(chat(tools=ToolUse(tools=(WEATHER, NOW), choice=one)), text).is_call_forced for one in choices]
+    assert forced == [False, False, True, True]
+    unread = model(tmp_path / "b", STRANGE, Parsers(tools="none"))
+    assert not form_of(chat(tools=ToolUse(tools=(WEATHER,), choice="required")), unread).is_call_forced
 
 
 def test_ids_of_calls_are_shortened_for_a_template_that_wants_them_short(tmp_path: Path) -> None:

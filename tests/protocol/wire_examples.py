@@ -100,7 +100,7 @@ TO_ENGINE: Final[dict[str, m.AnyToEngine]] = {
     "cancel_least": m.Cancel(epoch="e1", id="a", reason="stop"),
     "leave_full": m.Leave(epoch="e1", attempt=1),
     "leave_least": m.Leave(epoch="e1"),
-    "ping_full": m.Ping(epoch="e1", attempt=1),
+    "ping_full": m.Ping(epoch="e1", attempt=1, parsers=m.ParserNames(tools="hermes", reasoning="think")),
     "ping_least": m.Ping(epoch="e1"),
     "fetch_tokenizer_full": m.FetchTokenizer(epoch="e1", attempt=1, name="tokenizer.json", offset_bytes=1_048_576),
     "fetch_tokenizer_least": m.FetchTokenizer(epoch="e1", name="t"),
@@ -207,7 +207,14 @@ STATUS: Final[dict[str, s.EngineStatus]] = {
             submitted=15, finished=4, cancelled=2, failed=1, rejected=2, malformed_frames=7, stale_messages=8
         ),
         frontends=(
-            s.FrontendStatus(name="frontend-1", pid=4_711, listens=("http://127.0.0.1:8080",), rows=3, silent_s=0.5),
+            s.FrontendStatus(
+                name="frontend-1",
+                pid=4_711,
+                listens=("http://127.0.0.1:8080",),
+                rows=3,
+                silent_s=0.5,
+                parsers=m.ParserNames(tools="hermes", reasoning="think"),
+            ),
         ),
         adapters=("sql", "poems"),
         prefix=s.PrefixStatus(

@@ -15,7 +15,7 @@ from engine.ctl.state import FrontendState, SupervisorState, write_state
 from engine.ctl.status_view import FrontendView, join_views, read_status, show_status
 from protocol.codec import encode
 from protocol.endpoint import RuntimeFolder, bind_status
-from protocol.messages import Batching
+from protocol.messages import Batching, ParserNames
 from protocol.status import (
     EngineStatus,
     FrontendStatus,
@@ -61,7 +61,14 @@ STATUS = EngineStatus(
         hit_tokens=170,
     ),
     frontends=(
-        FrontendStatus(name="frontend", pid=11, listens=("http://127.0.0.1:8080",), rows=12, silent_s=0.4),
+        FrontendStatus(
+            name="frontend",
+            pid=11,
+            listens=("http://127.0.0.1:8080",),
+            rows=12,
+            silent_s=0.4,
+            parsers=ParserNames(tools="hermes"),
+        ),
         FrontendStatus(name="frontend", pid=98, listens=("http://127.0.0.1:8081",), rows=1, silent_s=9.0),
         FrontendStatus(name="foreign", pid=99, listens=("http://127.0.0.1:9999",), rows=0, silent_s=0.1),
     ),
@@ -90,7 +97,15 @@ def test_frontends_are_joined_by_pid() -> None:
     view = join_views(STATUS, STATE)
     url = "http://127.0.0.1"
     assert view.frontends == (
-        FrontendView(port=8080, url=f"{url}:8080", pid=11, restarts=1, rows=12, silent_s=0.4),
+        FrontendView(
+            port=8080,
+            url=f"{url}:8080",
+            pid=11,
+            restarts=1,
+            rows=12,
+            silent_s=0.4,
+            parsers=ParserNames(tools="hermes"),
+        ),
         FrontendView(port=8081, url=f"{url}:8081", pid=None, restarts=0),
         FrontendView(port=9999, url=f"{url}:9999", pid=99, restarts=None, silent_s=0.1),
     )
@@ -110,7 +125,7 @@ def test_a_supervisor_without_engine_says_starting() -> None:
 
 
 def test_people_see_every_number() -> None:
-    """Phase, model, pid, uptime, rows, rate, KV bytes, step age, restarts, each frontend with its port."""
+    """Phase, model, pid, uptime, rows, rate, KV bytes, step age, restarts, each frontend with its port and parsers."""
     console = Console(file=io.StringIO(), width=120)
     show_status(join_views(STATUS, STATE), console)
     assert isinstance(console.file, io.StringIO)
@@ -125,8 +140,8 @@ def test_people_see_every_number() -> None:
         "12.3 MB KV, 2.50 GB weights",
         "42 done, running for 7 ms",
         "5 kept, 61.5 MB (at most 3.00 GB with the rows' KV); 9 of 12 prompts began with one, 85% of their tokens",
-        "http://127.0.0.1:8080  11   1         12    0.4 s ago",
-        "http://127.0.0.1:8081  -    0         0     not connected",
+        "http://127.0.0.1:8080  11   1         12    0.4 s ago      hermes       none",
+        "http://127.0.0.1:8081  -    0         0     not connected  -            -",
     ):
         assert expected in shown
 

@@ -36,6 +36,22 @@ def test_the_manifest_names_what_a_client_needs(tmp_path: Path) -> None:
     assert files.content("config.json") is None
 
 
+def test_named_templates_have_plain_names(tmp_path: Path) -> None:
+    """Of a folder of theirs, in the order of their names; no other file of it."""
+    write_tokenizer(tmp_path)
+    folder = tmp_path / "additional_chat_templates"
+    folder.mkdir()
+    for name in ("tool_use.jinja", "rag.jinja", "notes.txt"):
+        (folder / name).write_text(f"content of {name}")
+    files = TokenizerFiles.read(tmp_path)
+    assert [file.name for file in files.manifest.files] == [
+        "tokenizer.json",
+        "chat_template.rag.jinja",
+        "chat_template.tool_use.jinja",
+    ]
+    assert files.content("chat_template.tool_use.jinja") == b"content of tool_use.jinja"
+
+
 def test_the_hash_is_of_what_a_client_receives(tmp_path: Path) -> None:
     """Pieces put together in the manifest's order give the manifest's hash."""
     write_tokenizer(tmp_path)

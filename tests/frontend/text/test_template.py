@@ -5,6 +5,7 @@ from typing import Any
 import jinja2
 import pytest
 import tokenizers
+from transformers import PreTrainedTokenizerFast
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from frontend.errors import RequestError
@@ -169,7 +170,12 @@ def test_both_ends_at_once_are_refused() -> None:
 
 def tokenizer_of(template: str | None) -> Tokenizer:
     """With a template, or without one."""
-    return Tokenizer(tokenizers.Tokenizer(tokenizers.models.BPE()), BosRule(), SPECIAL, template)
+    return with_templates({} if template is None else {"default": template})
+
+
+def with_templates(templates: dict[str, str]) -> Tokenizer:
+    """With several, by name."""
+    return Tokenizer(tokenizers.Tokenizer(tokenizers.models.BPE()), BosRule(), SPECIAL, templates)
 
 
 def test_an_operators_template_wins_over_the_models() -> None:
@@ -218,6 +224,40 @@ def test_a_transcript_may_be_continued() -> None:
     opened = template.render(turns, add_generation_prompt=False, continue_final_message=True)
     assert opened == "ASSISTANT's RULE: Be brief.\nUSER: Count.\nASSISTANT: One, "
     assert template.render(turns[:2], add_generation_prompt=False) == "ASSISTANT's RULE: Be brief.\nUSER: Count.\n"
+
+
+@pytest.mark.parametrize(
+    "names", [["default"], ["default", "tool_use", "rag"], ["rag", "default"], ["tool_use"], ["rag"]]
+)
+@pytest.mark.parametrize("tools", [None, [CALL]])
+def test_a_request_with_tools_has_the_template_that_transformers_takes(names: list[str], tools: Any) -> None:
+    """Of several by name: `tool_use`, or the default; without a default a chat without tools is refused, as there."""
+    templates = {name: f"{name} {{{{ messages[0].content }}}}" for name in names}
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE())
+    theirs = PreTrainedTokenizerFast(
+        tokenizer_object=backend, chat_template=[{"name": name, "template": text} for name, text in templates.items()]
+    )
+    messages = CONVERSATIONS["one"]
+    found = load_template(with_templates(templates))
+    ours = outcome((found if tools is None else found.with_tools).render, messages)
+    try:
+        expected = by_transformers(theirs.get_chat_template(tools=tools), messages)
+    except ValueError:
+        expected = None
+    assert expected == ours
+    assert (ours is None) == ("default" not in names and (tools is None or "tool_use" not in names))
+
+
+def test_an_operators_template_is_the_one_for_tools_too() -> None:
+    """It is given in place of all that the model has."""
+    found = load_template(with_templates({"default": "d", "tool_use": "t"}), TemplateChoice(source="mine"))
+    assert found.with_tools is found
+
+
+def test_a_chat_without_tools_and_without_template_is_told_so() -> None:
+    """A model may have one for tools alone."""
+    with pytest.raises(RequestError, match="requests without tools"):
+        load_template(with_templates({"tool_use": "t"})).render(CONVERSATIONS["one"])
 
 
 def test_a_requests_variables_win_over_the_operators() -> None:

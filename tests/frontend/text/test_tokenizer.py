@@ -11,6 +11,7 @@ from protocol.messages import BosRule
 from tests.frontend.text.tokenizer_builds import byte_level_backend, metaspace_backend, write_folder
 
 BOS_ID = 1
+NAMED = {"rag": "r", "default": "d", "tool_use": "t"}
 LLAMA_CONFIG: dict[str, object] = {"bos_token": "<s>", "eos_token": "</s>"}
 
 
@@ -116,21 +117,28 @@ def test_truncation_and_padding_of_the_file_are_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "files", "expected"),
     [
-        ({}, {}, None),
-        ({"chat_template": "config"}, {}, "config"),
-        ({"chat_template": "config"}, {"chat_template_jinja": "file"}, "file"),
-        ({"chat_template": "config"}, {"chat_template_json": '{"chat_template": "json"}'}, "config"),
-        ({}, {"chat_template_json": '{"chat_template": "json"}'}, "json"),
-        ({"chat_template": {"rag": "r", "default": "d"}}, {}, "d"),
-        ({"chat_template": [{"name": "rag", "template": "r"}, {"name": "default", "template": "d"}]}, {}, "d"),
+        ({}, {}, {}),
+        ({"chat_template": "config"}, {}, {"default": "config"}),
+        ({"chat_template": "config"}, {"chat_template_jinja": "file"}, {"default": "file"}),
+        ({"chat_template": "config"}, {"chat_template_json": '{"chat_template": "json"}'}, {"default": "config"}),
+        ({}, {"chat_template_json": '{"chat_template": "json"}'}, {"default": "json"}),
+        ({"chat_template": NAMED}, {}, NAMED),
+        ({"chat_template": [{"name": name, "template": text} for name, text in NAMED.items()]}, {}, NAMED),
+        ({"chat_template": NAMED}, {"chat_template_jinja": "file"}, {"default": "file"}),
+        ({"chat_template": "config"}, {"chat_template.tool_use_jinja": "tools"}, {"tool_use": "tools"}),
+        (
+            {"chat_template": "config"},
+            {"chat_template_jinja": "file", "chat_template.tool_use_jinja": "tools", "chat_template.x.y_jinja": "z"},
+            {"default": "file", "tool_use": "tools", "x.y": "z"},
+        ),
     ],
 )
 def test_the_template_is_found_where_models_keep_it(
-    tmp_path: Path, config: dict[str, object], files: dict[str, str], expected: str | None
+    tmp_path: Path, config: dict[str, object], files: dict[str, str], expected: dict[str, str]
 ) -> None:
-    """Its own file wins over the config, and both over a processor's file."""
+    """Files of their own win over the config, and both over a processor's file."""
     folder = write_folder(tmp_path, byte_level_backend(), config, **files)
-    assert load_tokenizer(folder, BosRule()).chat_template == expected
+    assert load_tokenizer(folder, BosRule()).chat_templates == expected
 
 
 def test_a_folder_without_config_still_tokenises(tmp_path: Path) -> None:

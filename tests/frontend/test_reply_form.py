@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import AddedToken, Tokenizer
 
 from frontend.dialects.base import ChatPrompt, Generation, NamedTool, TextPrompt, Tool, ToolUse
 from frontend.errors import RequestError
 from frontend.model_text import ModelText, Parsers, load_model_text
 from frontend.parsers.registry import REASONING_FORMATS, TOOL_FORMATS
 from frontend.reply_form import constrained, described_tool, rendered, reply_form, unread_fields
-from frontend.text.structure import PLAIN_TEXT
+from frontend.text.pipeline import TextOptions, TextPipeline
+from frontend.text.structure import PLAIN_TEXT, ReasoningPiece, TextPiece
 from protocol.errors import ErrorCode
 from protocol.messages import BosRule
 from tests.fakes.tokenizer_folder import CHAT_TEMPLATE, build_tokenizer_folder
@@ -27,6 +29,17 @@ WITH_TOOLS = (
 THINKING = (
     CHAT_TEMPLATE + "{% if enable_thinking is false %}<think>\n\n</think>\n\n"
     "{% elif add_generation_prompt %}<think>\n{% endif %}"
+)
+# The ends of their templates, and what is left of a former turn's thought.
+QWEN3_THINKING = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{{ message.content.split('</think>')[-1] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+)
+DEEPSEEK_R1 = (
+    "{% for message in messages %}{% if message.role == 'user' %}<｜User｜>{{ message.content }}"
+    "{% else %}<｜Assistant｜>{{ message.content.split('</think>')[-1] }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<｜Assistant｜><think>\n{% endif %}"
 )
 STRANGE = "{% for tool in tools %}{{ tool.function.name }}{% endfor %}" + CHAT_TEMPLATE
 
@@ -194,6 +207,31 @@ def test_reasoning_begins_where_the_prompt_has_opened_it(tmp_path: Path) -> None
     assert not form_of(chat(variables={"enable_thinking": False}), text).is_in_reasoning
     asks = {"role": "user", "content": "What is <think>?"}
     assert not form_of(chat(asks, variables={"enable_thinking": False}), text).is_in_reasoning
+
+
+@pytest.mark.parametrize("is_special", [None, False, True])
+@pytest.mark.parametrize("template", [QWEN3_THINKING, DEEPSEEK_R1])
+def test_a_template_that_opens_its_thought_starts_in_reasoning(
+    tmp_path: Path, template: str, is_special: bool | None
+) -> None:
+    """As Qwen 3's thinking models and DeepSeek R1 have it: the mark spelled out, or a token, special or not."""
+    folder = build_tokenizer_folder(tmp_path)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    if is_special is not None:
+        tokenizer.add_tokens([AddedToken(mark, special=is_special) for mark in ("<think>", "</think>")])
+        tokenizer.save(str(folder / "tokenizer.json"))
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": template}))
+    text = load_model_text(folder, BosRule())
+    for generation in (chat(), chat(tools=USE)):
+        form = form_of(generation, text)
+        assert form.reasoning is REASONING_FORMATS["think"]
+        assert form.is_in_reasoning
+        pipeline = TextPipeline(text.tokenizer, TextOptions(), form)
+        outputs = [pipeline.feed([id_]) for id_ in text.tokenizer.encode_rendered("Hm. Yes.\n</think>\n\nHello!")]
+        told = [piece.piece for output in [*outputs, pipeline.finish()] for piece in output.pieces]
+        assert "".join(piece.text for piece in told if isinstance(piece, ReasoningPiece)) == "Hm. Yes."
+        assert "".join(piece.text for piece in told if isinstance(piece, TextPiece)) == "Hello!"
 
 
 @pytest.mark.parametrize(("content", "is_open"), [("<think>so", True), ("<think>so</think>x", False), ("x", False)])

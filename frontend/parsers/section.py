@@ -4,14 +4,14 @@ Owns what holds for every format: an unknown tool or a call that never was one g
 after it was told says so, with its text.
 """
 
-import re
 from dataclasses import dataclass, field
 from typing import Final
 
 from frontend.parsers.base import ArgumentsText, CallBegun, CallBroken, CallEnded, CallEvent, ToolFormat, Tools
 from frontend.parsers.source import MalformedError, Source
 
-_CUT_MARK: Final = re.compile(r"\s*<[^<>]*")
+# What lists, objects and code blocks end with, and begin with.
+_BRACKETS: Final = " \t\r\n{}[]()`,;"
 
 
 @dataclass(slots=True)
@@ -34,6 +34,7 @@ class CallSection:
         self._tools = tools
         # Of the call that is read, or of what may be one; a start opener is read by the format.
         self._written = [] if opener in call_format.start_openers else [opener]
+        self._marks = (*call_format.marks, *call_format.openers)
         self._reading = call_format.read(self._source, tools)
         self._is_in_call = False
         self._has_told = False
@@ -50,7 +51,14 @@ class CallSection:
         self._source.is_ended = True
         news = self._read()
         assert news.rest is not None, "a reader waits for more than the text's end"
+        if self._has_told and not self._is_in_call and self._is_cut_end(news.rest):
+            return SectionNews(news.events, rest="")
         return news
+
+    def _is_cut_end(self, text: str) -> bool:
+        """Whether it is what stands behind a whole call, cut by the end of the text: nothing that anybody reads."""
+        mark = text.lstrip(_BRACKETS)
+        return any(known.startswith(mark) and known != mark for known in self._marks)
 
     def _read(self) -> SectionNews:
         news = SectionNews()
@@ -85,10 +93,7 @@ class CallSection:
     def _give_up(self, news: SectionNews) -> None:
         source = self._source
         unsettled = source.written + source.unread
-        if self._has_told and source.is_ended and not self._is_in_call and _CUT_MARK.fullmatch(unsettled):
-            # The closing mark of a whole call, cut by the end of the text: nothing that anybody wrote to be read.
-            news.rest = ""
-        elif not self._is_in_call:
+        if not self._is_in_call:
             news.rest = "".join(self._written) + unsettled
             news.is_written = bool(news.rest)
         elif self._is_cut:

@@ -145,6 +145,9 @@ class ReplyStructure:
             section = self._section
             assert section is not None
             self._advance(self._after_section(section.finish(is_cut=is_cut)))
+        if is_cut and self._has_calls and self._state is _State.START:
+            # White space, or a mark that nobody can read any more.
+            self._held = ""
         if not self.is_over:
             self._release()
         pieces += self._taken()

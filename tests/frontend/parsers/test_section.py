@@ -25,7 +25,7 @@ def read(source: Source, tools: Tools) -> Reading[None]:
     source.skip(1)
 
 
-FORMAT = ToolFormat(name="test", claims=lambda template: False, read=read, openers=("<calls>",))
+FORMAT = ToolFormat(name="test", claims=lambda template: False, read=read, openers=("<calls>",), marks=("</calls>",))
 
 
 def outcome(pieces: list[str], *, is_cut: bool = True) -> tuple[str, str, bool]:
@@ -74,7 +74,9 @@ def word(event: CallEvent | CallBroken) -> str:
         ("now(ab", ("begun now ab", "", False)),
         ("now(ab?cd). e", ("begun now ab!<calls>now(ab?!", "cd). e", False)),
         ("now(a) now(b?c). e", ("begun now a|begun now b! now(b?!", "c). e", False)),
-        ("now(a) ", ("begun now a|", " ", True)),
+        ("now(a) ", ("begun now a|", "", False)),
+        ("now(a)\n], {", ("begun now a|", "", False)),
+        ("now(a) </calls>", ("begun now a|", " </calls>", True)),
     ],
 )
 def test_a_section_ends_alike_at_every_split(text: str, expected: tuple[str, str, bool]) -> None:

@@ -8,7 +8,7 @@ from frontend.parsers.base import ReasoningFormat
 from frontend.parsers.registry import REASONING_FORMATS, TOOL_FORMATS
 from frontend.text.structure import PLAIN_TEXT, ReplyForm
 from tests.fakes.tools import TOOLS
-from tests.frontend.parsers.generated_calls import Call, forceable, forced_text, form_of, templates
+from tests.frontend.parsers.generated_calls import Call, forceable, forced_text, form_of, templates, written
 from tests.frontend.parsers.golden_cases import Told, splits, told
 
 TEMPLATES = templates()
@@ -116,6 +116,17 @@ def test_a_forced_call_that_is_cut_is_never_text(name: str) -> None:
         whole = told(forced, [cut])
         assert "text" not in dict(whole), cut
         assert [told(forced, list(cut)), told(forced, [cut[:-3], cut[-3:]])] == [whole, whole]
+
+
+@pytest.mark.parametrize("name", sorted(set(TEMPLATES) & set(TOOL_FORMATS)))
+def test_a_cut_behind_a_whole_call_leaves_no_mark(name: str) -> None:
+    """What ends the call is not told, however much of it has come."""
+    form = form_of(TEMPLATES[name])
+    text = written(TEMPLATES[name], [Call("write-file", {"path": "a", "content": "b"})]).strip()
+    cuts = [told(form, [text[:length]]) for length in range(len(text) + 1)]
+    behind = [pieces for pieces in cuts if ["end", ""] in pieces]
+    assert behind != []
+    assert [pieces for pieces in behind if pieces[-1] != ["end", ""]] == []
 
 
 def test_what_a_forced_reply_says_in_place_of_its_call_is_told() -> None:

@@ -2,28 +2,6 @@
 
 from typing import Final
 
-from frontend.parsers.base import Reading, ToolFormat, Tools
-from frontend.parsers.call_runs import next_mark
-from frontend.parsers.json_lists import call_objects
-from frontend.parsers.source import Source
-from frontend.tool_grammar import ToolCallFormat
+from frontend.parsers.json_lists import list_format
 
-_BEGIN: Final = "<TOOLCALL>"
-_END: Final = "</TOOLCALL>"
-
-
-_GRAMMAR: Final = ToolCallFormat(section_begin=f"{_BEGIN}[", begin="", end="", separator=", ", section_end=f"]{_END}")
-
-
-def _claims(template: str) -> bool:
-    return _BEGIN in template
-
-
-def _read(source: Source, tools: Tools) -> Reading[None]:
-    yield from call_objects(source)
-    yield from next_mark(source, _END)
-
-
-NEMOTRON: Final = ToolFormat(
-    name="nemotron", claims=_claims, read=_read, openers=(_BEGIN,), marks=(_END,), grammar=_GRAMMAR
-)
+NEMOTRON: Final = list_format("nemotron", "<TOOLCALL>", "</TOOLCALL>")

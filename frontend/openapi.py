@@ -12,6 +12,7 @@ from aiohttp import web
 
 from frontend import admin, models, responses, tokenizing
 from frontend.dialects.anthropic import ANTHROPIC_FIELDS
+from frontend.dialects.anthropic_bodies import MessageBody
 from frontend.dialects.anthropic_errors import MessageErrorBody
 from frontend.dialects.fields import FieldTable
 from frontend.dialects.openai_chat import CHAT_FIELDS, ChatReply
@@ -66,8 +67,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     "POST /v1/messages": Operation(
         "Anthropic's: a chat's next message",
-        # Its blocks are a union without a tag, of which msgspec makes no schema.
-        kind=_JSON,
+        MessageBody,
         fields=ANTHROPIC_FIELDS,
         required=("messages",),
         error=MessageErrorBody,

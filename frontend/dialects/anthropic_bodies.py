@@ -3,13 +3,17 @@
 Owns shapes alone; which comes when is anthropic_frames'.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from protocol.messages import Usage
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "model_context_window_exceeded"]
+
+
+class Typed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """What says by its type what it is."""
 
 
 class MessageUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,28 +25,25 @@ class MessageUsage(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
 
 
-class TextBlock(msgspec.Struct, frozen=True, kw_only=True):
+class TextBlock(Typed, frozen=True, kw_only=True, tag="text"):
     """Text of the reply."""
 
-    type: Literal["text"] = "text"
     text: str
 
 
-class ThinkingBlock(msgspec.Struct, frozen=True, kw_only=True):
+class ThinkingBlock(Typed, frozen=True, kw_only=True, tag="thinking"):
     """Reasoning. signature: for the client to send back."""
 
-    type: Literal["thinking"] = "thinking"
     thinking: str
     signature: str
 
 
-class ToolUseBlock(msgspec.Struct, frozen=True, kw_only=True):
+class ToolUseBlock(Typed, frozen=True, kw_only=True, tag="tool_use"):
     """A call. input: empty at a stream's start, the arguments in a whole reply."""
 
-    type: Literal["tool_use"] = "tool_use"
     id: str
     name: str
-    input: dict[str, object]
+    input: dict[str, Any]
 
 
 ContentBlock = TextBlock | ThinkingBlock | ToolUseBlock
@@ -61,64 +62,56 @@ class MessageBody(msgspec.Struct, frozen=True, kw_only=True):
     usage: MessageUsage
 
 
-class MessageStart(msgspec.Struct, frozen=True, kw_only=True):
+class MessageStart(Typed, frozen=True, kw_only=True, tag="message_start"):
     """First event of a stream."""
 
-    type: Literal["message_start"] = "message_start"
     message: MessageBody
 
 
-class BlockStart(msgspec.Struct, frozen=True, kw_only=True):
+class BlockStart(Typed, frozen=True, kw_only=True, tag="content_block_start"):
     """A block begins, empty."""
 
-    type: Literal["content_block_start"] = "content_block_start"
     index: int
     content_block: ContentBlock
 
 
-class TextDelta(msgspec.Struct, frozen=True, kw_only=True):
+class TextDelta(Typed, frozen=True, kw_only=True, tag="text_delta"):
     """More text."""
 
-    type: Literal["text_delta"] = "text_delta"
     text: str
 
 
-class ThinkingDelta(msgspec.Struct, frozen=True, kw_only=True):
+class ThinkingDelta(Typed, frozen=True, kw_only=True, tag="thinking_delta"):
     """More reasoning."""
 
-    type: Literal["thinking_delta"] = "thinking_delta"
     thinking: str
 
 
-class SignatureDelta(msgspec.Struct, frozen=True, kw_only=True):
+class SignatureDelta(Typed, frozen=True, kw_only=True, tag="signature_delta"):
     """Last delta of a thinking block."""
 
-    type: Literal["signature_delta"] = "signature_delta"
     signature: str
 
 
-class InputJsonDelta(msgspec.Struct, frozen=True, kw_only=True):
+class InputJsonDelta(Typed, frozen=True, kw_only=True, tag="input_json_delta"):
     """More of a call's arguments, as text."""
 
-    type: Literal["input_json_delta"] = "input_json_delta"
     partial_json: str
 
 
 Delta = TextDelta | ThinkingDelta | SignatureDelta | InputJsonDelta
 
 
-class BlockDelta(msgspec.Struct, frozen=True, kw_only=True):
+class BlockDelta(Typed, frozen=True, kw_only=True, tag="content_block_delta"):
     """What a block gains."""
 
-    type: Literal["content_block_delta"] = "content_block_delta"
     index: int
     delta: Delta
 
 
-class BlockStop(msgspec.Struct, frozen=True, kw_only=True):
+class BlockStop(Typed, frozen=True, kw_only=True, tag="content_block_stop"):
     """A block is whole."""
 
-    type: Literal["content_block_stop"] = "content_block_stop"
     index: int
 
 
@@ -129,24 +122,19 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
     stop_sequence: str | None
 
 
-class MessageDelta(msgspec.Struct, frozen=True, kw_only=True):
+class MessageDelta(Typed, frozen=True, kw_only=True, tag="message_delta"):
     """The end's reason and the final counts."""
 
-    type: Literal["message_delta"] = "message_delta"
     delta: Stop
     usage: MessageUsage
 
 
-class MessageStop(msgspec.Struct, frozen=True, kw_only=True):
+class MessageStop(Typed, frozen=True, kw_only=True, tag="message_stop"):
     """Last event of a stream."""
 
-    type: Literal["message_stop"] = "message_stop"
 
-
-class Ping(msgspec.Struct, frozen=True, kw_only=True):
+class Ping(Typed, frozen=True, kw_only=True, tag="ping"):
     """A sign of life."""
-
-    type: Literal["ping"] = "ping"
 
 
 StreamEvent = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop | Ping

@@ -4,7 +4,7 @@ Owns which block is open and its index; a whole reply is what a stream's frames 
 """
 
 from collections.abc import Sequence
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -48,11 +48,11 @@ from frontend.dialects.base import (
     ToolCallStarted,
     WholeChoice,
 )
-from frontend.dialects.dialect import SseEvent
+from frontend.dialects.dialect import SseEvent, named
 from frontend.errors import RequestError
 from protocol.messages import Usage
 
-_PING: Final = SseEvent(Ping(), "ping")
+_PING: Final = named(Ping())
 
 
 class MessageFramer:
@@ -69,14 +69,14 @@ class MessageFramer:
 
     def frames(self, event: ReplyEvent) -> list[SseEvent]:
         """What is sent for an event, under the names of their types."""
-        return [SseEvent(sent, sent.type) for sent in self._events(event)]
+        return [named(sent) for sent in self._events(event)]
 
     def keepalive(self) -> SseEvent:
         """The beginning while nothing was sent, then pings."""
         if self._is_started:
             return _PING
         (start,) = self._started()
-        return SseEvent(start, start.type)
+        return named(start)
 
     def failed(self, error: RequestError) -> list[SseEvent]:
         """The envelope will do."""
@@ -125,7 +125,7 @@ class MessageFramer:
 
     def _block(self, block: ContentBlock) -> list[StreamEvent]:
         """Opens a block, unless one of its type is open, which goes on."""
-        if self._open is not None and self._open.type == block.type:
+        if type(self._open) is type(block):
             return []
         closed = self._closed()
         self._index += 1
@@ -225,9 +225,9 @@ class _WholeBlock:
                 assert_never(never)
 
 
-def _input(text: str) -> dict[str, object]:
+def _input(text: str) -> dict[str, Any]:
     """A call's arguments; those that max_tokens has cut off are handed on as they are, under a name no tool has."""
     try:
-        return msgspec.json.decode(text or "{}", type=dict[str, object])
+        return msgspec.json.decode(text or "{}", type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
         return {"INVALID_JSON": text}

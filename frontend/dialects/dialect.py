@@ -5,7 +5,7 @@ Owns no field and no frame; each dialect's own module does.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -19,6 +19,11 @@ class SseEvent(NamedTuple):
 
     content: msgspec.Struct
     name: str | None = None
+
+
+def named(content: msgspec.Struct) -> SseEvent:
+    """A tagged struct as an event whose name is its tag."""
+    return SseEvent(content, cast(str, type(content).__struct_config__.tag))
 
 
 class Framer(Protocol):

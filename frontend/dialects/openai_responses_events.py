@@ -1,10 +1,7 @@
 """The events of a Responses stream, each under its name; fields and their order are OpenAI's."""
 
-from typing import cast
-
 import msgspec
 
-from frontend.dialects.dialect import SseEvent
 from frontend.dialects.openai_logprobs import ChatEntry
 from frontend.dialects.openai_responses_objects import (
     OutputItem,
@@ -180,8 +177,3 @@ class CustomInputDone(ItemEvent, frozen=True, kw_only=True, tag="response.custom
 
 
 EndEvent = ResponseCompleted | ResponseIncomplete
-
-
-def named(event: ResponseEvent) -> SseEvent:
-    """The event with its `event:` line, which repeats its type."""
-    return SseEvent(event, cast(str, type(event).__struct_config__.tag))

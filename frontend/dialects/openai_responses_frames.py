@@ -25,7 +25,7 @@ from frontend.dialects.base import (
     ToolCallStarted,
     WholeChoice,
 )
-from frontend.dialects.dialect import SseEvent
+from frontend.dialects.dialect import SseEvent, named
 from frontend.dialects.openai_logprobs import ChatEntry, chat_logprobs
 from frontend.dialects.openai_responses_events import (
     ResponseCompleted,
@@ -35,7 +35,6 @@ from frontend.dialects.openai_responses_events import (
     ResponseFailed,
     ResponseIncomplete,
     ResponseInProgress,
-    named,
 )
 from frontend.dialects.openai_responses_objects import (
     FailureBody,

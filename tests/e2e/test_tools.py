@@ -31,6 +31,20 @@ def call_of(events: list[Any]) -> tuple[str, dict[str, Any]]:
     return parts[0]["function"]["name"], json.loads("".join(part["function"]["arguments"] for part in parts))
 
 
+@pytest.mark.parametrize("max_tokens", [1, 3, 6])
+async def test_a_forced_call_that_is_cut_early_is_nothing(cluster: Cluster, max_tokens: int) -> None:
+    """Not a mark of it, streamed or not: no content, no call, and `length`."""
+    body = chat("Weather?", tools=[WEATHER], tool_choice="required", temperature=0, max_tokens=max_tokens)
+    if cluster.kind == "fake":
+        body = {**body, "messages": [{"role": "user", "content": '!echo <tool_call> {"name": "weather", "x'}]}
+    async with client_of(cluster.url) as client:
+        stream = await client.stream(CHAT, body)
+        whole = await client.ask(CHAT, body)
+    message = whole.body["choices"][0]["message"]
+    assert (stream.text, stream.finish_reasons) == ("", ["length"])
+    assert (message["content"], "tool_calls" in message, whole.finish_reason) == ("", False, "length")
+
+
 async def test_a_named_tool_is_called(cluster: Cluster) -> None:
     """Streamed, with arguments that fit its schema, once; the same call in a reply that is not streamed."""
     if cluster.kind == "fake":

@@ -79,6 +79,16 @@ def test_choices_of_one_request_share_the_prefill_of_their_adapter(folders: dict
     assert [run.tokens(f"r/{choice}") for choice in range(3)] == [alone(folders["b"], prompt_of(8))] * 3
 
 
+def test_choices_with_different_adapters_share_no_prefill(folders: dict[str, Path]) -> None:
+    """A client may group what it likes: one prompt under two adapters is two prompts."""
+    run = driver(folders)
+    for choice, name in enumerate(("a", "b", "a")):
+        run.submit(f"r/{choice}", prompt_of(8), group="r", choice=choice, adapter=name, max_tokens=TOKENS)
+    run.run_until_idle()
+    said = [run.tokens(f"r/{choice}") for choice in range(3)]
+    assert said == [alone(folders[name], prompt_of(8)) for name in ("a", "b", "a")]
+
+
 def test_an_unknown_adapter_costs_its_own_request(folders: dict[str, Path]) -> None:
     """Told with those that are mounted; others do not notice."""
     run = driver(folders)

@@ -94,16 +94,16 @@ def _response_stream(raw: bytes) -> Told:
 
 def _message(body: dict[str, Any]) -> Told:
     texts = [block["text"] for block in body["content"]]
-    return Told("".join(texts), [_ENDS[body["stop_reason"]]], _message_tokens(body["usage"]), [])
+    return Told("".join(texts), [_ENDS[body["stop_reason"]]], message_tokens(body["usage"]), [])
 
 
 def _message_stream(raw: bytes) -> Told:
     found = StreamedMessage(named_events(raw))
-    return Told(found.text, [_ENDS[found.end["stop_reason"]]], _message_tokens(found.end["usage"]), found.deltas)
+    return Told(found.text, [_ENDS[found.end["stop_reason"]]], message_tokens(found.end["usage"]), found.deltas)
 
 
-def _message_tokens(usage: dict[str, Any]) -> list[int]:
-    """Anthropic counts what was found in the cache apart from the input."""
+def message_tokens(usage: dict[str, Any]) -> list[int]:
+    """Of prompt and reply: Anthropic counts what was found in the cache apart from the input."""
     read = usage["input_tokens"] + usage["cache_read_input_tokens"] + usage["cache_creation_input_tokens"]
     return [read, usage["output_tokens"]]
 

@@ -15,7 +15,7 @@ def test_a_long_prompt_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> No
     """After each chunk but the last, when told without a pause; alone, and before its first token."""
     monkeypatch.setattr("engine.prefilling.PROGRESS_EVERY_S", 0.0)
     driver = LoopDriver(tiny_model("llama"), chunk_tokens=16)
-    driver.submit("short", prompt_of(5), max_tokens=2)
+    driver.submit("short", prompt_of(5, 9), max_tokens=2)
     driver.submit("long", prompt_of(80), max_tokens=3)
     driver.run_until_idle()
     assert progress_of(driver, "long") == [16, 32, 48, 64]

@@ -40,7 +40,7 @@ def test_several_short_joiners_share_one_gap(events: list[str]) -> None:
     driver.turn(2)
     events.clear()
     for index in range(6):
-        driver.submit(str(index), prompt_of(11, index))
+        driver.submit(str(index), prompt_of(11, index + 1))
     driver.turn()
     assert events == ["launch_together", "read", "launch_forward", "launch_sample"]
     assert len(driver.loop._batch) == 1 + (GAP_CHUNKS * 10 - 10 // 4) // 10

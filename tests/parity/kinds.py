@@ -73,6 +73,7 @@ class Held(NamedTuple):
 
 
 _EVERY = "parity/test_every_kind.py"
+_PREFIXES = "parity/test_prefixes.py"
 HELD: Final = (
     Held("C1", "rows that start together, B=2 and 4", ALL, f"{_EVERY}::test_rows_that_start_together"),
     Held("C2", "join in mid decode, leave, join again", ALL, f"{_EVERY}::test_rows_that_come_and_go"),
@@ -83,6 +84,12 @@ HELD: Final = (
         "Gemma 3 270M, prompts past 512",
         WINDOWED[:1],
         "parity/test_gemma3.py::test_rows_past_the_window_equal_the_oracle_and_their_solo_runs",
+    ),
+    Held(
+        "C3",
+        "a shared-prefix hit, then a join",
+        ALL,
+        f"{_PREFIXES}::test_hits_join_a_running_batch",
     ),
     Held(
         "C4",
@@ -141,5 +148,12 @@ HELD: Final = (
         "joins and leaves have one layer twice",
         ("plain", "sliding window", "quantized"),
         "engine/test_batch.py::test_joins_and_leaves_have_one_layer_twice",
+    ),
+    Held("E6", "the same prompt again computes one token", ALL, f"{_PREFIXES}::test_an_exact_hit_computes_one_token"),
+    Held(
+        "E7",
+        "three turns of a chat with tools, reply tokenised otherwise",
+        ALL,
+        "parity/test_conversations.py::test_turns_reuse_the_prompt_before_them",
     ),
 )

@@ -27,7 +27,7 @@ from frontend.dialects.base import (
     WholeChoice,
 )
 from frontend.dialects.dialect import Dialect, PlainFramer
-from frontend.dialects.fields import FieldTable, Honoured, Named, NeutralOnly, check_fields
+from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
 from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation
 from frontend.dialects.openai_logprobs import ChatLogprobs, chat_logprobs, read_chat_logprobs
 from frontend.dialects.openai_messages import read_messages
@@ -56,6 +56,8 @@ CHAT_FIELDS: Final[FieldTable] = {
     "role_mapping": Honoured("mlx_lm.server's: the words before each role's messages, where the model has no template"),
     "chat_template": NeutralOnly(advice="the model's own chat template is used: leave it out"),
     "documents": NeutralOnly(([],)),
+    "moderation": NeutralOnly(advice="this server has no such service: leave it out"),
+    "prompt_cache_options": Harmless("steers only where OpenAI caches"),
     "add_special_tokens": NeutralOnly((False,), "the chat template writes the special tokens: leave it out"),
     "mm_processor_kwargs": Named(({},)),
     "media_io_kwargs": Named(({},)),

@@ -30,7 +30,13 @@ MESSAGE_FIELDS: Final[FieldTable] = {
     "refusal": Honoured("the content of an assistant message that has none"),
     "annotations": Harmless("OpenAI's web search adds it to its replies"),
 }
-PART_FIELDS: Final[FieldTable] = {"type": Honoured(), "text": Honoured(), "refusal": Honoured(), "annotations": Named()}
+PART_FIELDS: Final[FieldTable] = {
+    "type": Honoured(),
+    "text": Honoured(),
+    "refusal": Honoured(),
+    "annotations": Named(),
+    "prompt_cache_breakpoint": Harmless("steers only where OpenAI caches"),
+}
 ROLES: Final[Mapping[str, str]] = {
     "system": "system",
     "developer": "system",

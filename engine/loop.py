@@ -146,6 +146,8 @@ class EngineLoop:
                 self._prefixes.leave(ended, [*self._batch.groups, *self._prefilling.ready], self._live_bytes)
             self._admission.remove(ended)
             self._prefilling.remove(ended)
+            if self._parts.speculator is not None:
+                self._parts.speculator.forget(ended)
             rows_before = len(self._batch)
             self._batch.groups = self._faults.groups_left(self._batch.groups, ended, ErrorCode.DECODE_FAILED)
             if len(self._batch) < rows_before:

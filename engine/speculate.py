@@ -70,6 +70,11 @@ class Speculator:
         group.go_on_from([said[agreed]])
         return True
 
+    def forget(self, ended: set[Row]) -> None:
+        """Frees what the draft model holds of a row that has ended."""
+        if self._row in ended:
+            self._row, self._caches, self._fed_tokens = None, [], 0
+
     def _count(self, row: Row) -> int:
         wanted = row.submit.draft_tokens
         return self._draft_tokens if wanted is None else wanted

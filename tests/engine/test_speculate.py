@@ -204,9 +204,30 @@ def test_a_draft_with_a_window_is_given_up_before_it_forgets() -> None:
     speculator = Speculator(DraftModel("d", random_model("gemma3_text"), 256), 4, 16)
     run = LoopDriver(tiny_model("llama"), facts_of(tiny_model("llama")), speculator=speculator)
     run.submit("a", prompt_of(5), max_tokens=TOKENS)
-    run.run_until_idle()
+    run.turn()
+    offsets: set[int] = set()
+    while run.live_ids():
+        offsets |= {cache.offset for cache in speculator._caches if hasattr(cache, "max_size")}
+        run.turn()
     assert run.tokens("a") == alone(prompt_of(5))
-    assert {cache.offset for cache in speculator._caches if hasattr(cache, "max_size")} <= set(range(8))
+    assert offsets
+    assert offsets <= set(range(8))
+
+
+@pytest.mark.parametrize("reason", ["length", "cancelled"])
+def test_nothing_is_kept_of_a_row_that_has_ended(reason: str) -> None:
+    """The draft's caches are as large as the row was long: an idle engine does not hold them."""
+    run = driver(DRAFTS["itself"], 4)
+    run.submit("a", prompt_of(40), max_tokens=30)
+    run.turn(6)
+    speculator = run.loop._parts.speculator
+    assert speculator is not None
+    assert sum(cache.nbytes for cache in speculator._caches) > 0
+    if reason == "cancelled":
+        run.cancel("a")
+    run.run_until_idle()
+    assert run.finish("a").reason == reason
+    assert (speculator._row, speculator._caches) == (None, [])
 
 
 class Watched(list[int]):

@@ -74,7 +74,8 @@ class Prefilling:
                 self._expect(row)
 
     def _expect(self, row: Row) -> None:
-        self._prefixes.expect(row, takewhile(lambda before: before is not row, self.rows))
+        with self._faults.ending([row], ErrorCode.PREFILL_FAILED):
+            self._prefixes.expect(row, takewhile(lambda before: before is not row, self.rows))
 
     def take_ready(self) -> list[Group]:
         """Hands over the groups that join now."""

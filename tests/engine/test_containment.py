@@ -22,6 +22,7 @@ from engine.batch import Batch, Group
 from engine.cache.full import FullKind
 from engine.model.draft import DraftModel
 from engine.mounts import Mounter
+from engine.prefix.keeper import PrefixKeeper
 from engine.retire import Roster
 from engine.row import Row
 from engine.sampling.grammar import RowGrammar
@@ -44,6 +45,13 @@ PHASES: dict[str, tuple[Any, str]] = {
     "prefill, the end": (prefill, "first_token"),
     "prefill, log-probabilities": (Roster, "tell_prompt"),
     "prefill, caches": (prefilling, "make_prompt_cache"),
+    "prefix, what to expect": (PrefixKeeper, "expect"),
+    "prefix, taken over": (PrefixKeeper, "begin"),
+    "prefix, where to stop": (PrefixKeeper, "next_stop"),
+    "prefix, a chunk": (PrefixKeeper, "chunk_done"),
+    "prefix, proven": (PrefixKeeper, "proven"),
+    "prefix, left": (PrefixKeeper, "leave"),
+    "prefix, left, a copy": (prefill, "launch_copy"),
     "fork": (Group, "fork"),
     "join": (Batch, "join"),
     "join, a layer": (FullKind, "stack"),
@@ -92,6 +100,12 @@ MOST_LOST = {
     "prefill, the end": 1,
     "prefill, log-probabilities": 1,
     "prefill, caches": 1,
+    "prefix, what to expect": 1,
+    "prefix, taken over": 1,
+    "prefix, where to stop": 1,
+    "prefix, a chunk": 1,
+    "prefix, left": 0,
+    "prefix, left, a copy": 0,
     "join": 0,
     "join, a group": 0,
     "retire, a token": 1,

@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 
 from protocol.messages import Cancel
+from tests.fakes.deadline import until
 from tests.fakes.serving import named_events, serving
 
 CACHED: Final = 7
@@ -66,8 +67,9 @@ async def test_usage_tells_it_in_both_modes(runtime_dir: Path, route: str, has_s
 
 async def test_a_text_that_is_cut_says_how_much_of_its_row_comes_again(runtime_dir: Path) -> None:
     """The prompt and the tokens up to the stop; what the engine computed beyond is worth nothing to the next turn."""
-    async with serving(runtime_dir, step_ms=5.0) as served:
-        _, whole = await served.answer("/v1/chat/completions", {**CHAT, "stop": " 5", "max_tokens": 400})
+    async with serving(runtime_dir, step_ms=5.0, context_length=1_000_000) as served:
+        _, whole = await served.answer("/v1/chat/completions", {**CHAT, "stop": " 5", "max_tokens": 900_000})
+        await until(lambda: not served.engine.rows.live(), "the row leaves the engine")
         cancels = [message for message in served.engine.heard if isinstance(message, Cancel)]
     usage = whole["usage"]
     assert [(cancel.reason, cancel.keep_tokens) for cancel in cancels] == [

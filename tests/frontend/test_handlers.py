@@ -141,7 +141,7 @@ async def test_max_tokens_absent_runs_to_the_context(runtime_dir: Path) -> None:
 
 async def test_stop_string_cancels_the_row_once(runtime_dir: Path) -> None:
     """The text ends before the stop, the engine hears one Cancel(stop), usage counts up to the stop."""
-    async with serving(runtime_dir) as served:
+    async with serving(runtime_dir, context_length=1_000_000) as served:
         _, reply = await served.answer(COMPLETIONS, {"prompt": "!count", "stop": " 12"})
         assert reply["choices"][0]["text"] == " 0 1 2 3 4 5 6 7 8 9 10 11"
         assert reply["choices"][0]["finish_reason"] == "stop"

@@ -62,8 +62,8 @@ async def test_system_and_prefill_reach_the_model(runtime_dir: Path) -> None:
 
 async def test_a_stop_sequence_is_told(runtime_dir: Path) -> None:
     """Which of them it was; the row is cancelled once."""
-    async with serving(runtime_dir) as served:
-        body = ask("!count", stop_sequences=["never", " 12"])
+    async with serving(runtime_dir, context_length=1_000_000) as served:
+        body = ask("!count", stop_sequences=["never", " 12"], max_tokens=900_000)
         status, reply = await served.answer(MESSAGES, body)
         assert (status, reply["stop_reason"], reply["stop_sequence"]) == (200, "stop_sequence", " 12")
         assert reply["content"] == [{"type": "text", "text": " 0 1 2 3 4 5 6 7 8 9 10 11"}]

@@ -34,9 +34,9 @@ def call_of(events: list[Any]) -> tuple[str, dict[str, Any]]:
 @pytest.mark.parametrize("max_tokens", [1, 3, 6])
 async def test_a_forced_call_that_is_cut_early_is_nothing(cluster: Cluster, max_tokens: int) -> None:
     """Not a mark of it, streamed or not: no content, no call, and `length`."""
-    body = chat("Weather?", tools=[WEATHER], tool_choice="required", temperature=0, max_tokens=max_tokens)
     if cluster.kind == "fake":
-        body = {**body, "messages": [{"role": "user", "content": '!echo <tool_call> {"name": "weather", "x'}]}
+        pytest.skip("follows no grammar; tests/frontend/test_tool_calls.py cuts its calls")
+    body = chat("Weather?", tools=[WEATHER], tool_choice="required", temperature=0, max_tokens=max_tokens)
     async with client_of(cluster.url) as client:
         stream = await client.stream(CHAT, body)
         whole = await client.ask(CHAT, body)

@@ -29,7 +29,10 @@ def test_streamed_and_whole_are_the_same(client: OpenAI, asked: Asked) -> None:
     pieces = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
     assert "".join(pieces) == whole.choices[0].message.content
     assert len([piece for piece in pieces if piece]) > 3
-    assert chunks[-1].usage == whole.usage
+    # How much of the prompt was found in a cache may differ.
+    usages = [each.usage for each in (chunks[-1], whole)]
+    assert len({(usage.prompt_tokens, usage.completion_tokens) for usage in usages if usage is not None}) == 1
+    assert None not in usages
     assert whole._request_id is not None
 
 

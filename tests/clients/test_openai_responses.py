@@ -46,7 +46,10 @@ def test_streamed_and_whole_are_the_same(client: OpenAI, asked: Asked) -> None:
         final = stream.get_final_response()
     assert "".join(pieces) == whole.output_text == final.output_text
     assert len(pieces) > 3
-    assert final.usage == whole.usage
+    # How much of the prompt was found in a cache may differ.
+    usages = [each.usage for each in (final, whole)]
+    assert len({(usage.input_tokens, usage.output_tokens) for usage in usages if usage is not None}) == 1
+    assert None not in usages
     assert whole._request_id is not None
 
 

@@ -120,7 +120,9 @@ def test_memory_stays_under_the_ledger(kind: str) -> None:
             # What the step in flight needs for the while is not the ledger's.
             mx.synchronize()
             logits_bytes = 4 * len(batch) * driver.facts.vocabulary_size
-            assert mx.get_active_memory() - before_bytes <= batch.ledger_bytes + 3 * logits_bytes
+            # Copies at the ends of prompts are counted by themselves: they would give way to a row.
+            kept_bytes = driver.prefixes.status().size_bytes
+            assert mx.get_active_memory() - before_bytes <= batch.ledger_bytes + kept_bytes + 3 * logits_bytes
             checked += 1
     assert checked > 10
     assert [driver.tokens(str(index)) for index in range(len(schedule))] == expected

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from frontend.dialects.fields import FieldRule, FieldTable, Harmless, Honoured, Named, NeutralOnly
+from frontend.dialects.openai_fields import MAX_STOP_CHARACTERS
 from frontend.dialects.openai_responses import MAX_METADATA
 from frontend.dialects.openai_sampling import MAX_BAD_WORD_LENGTH
 from frontend.dialects.openai_tools import EFFORTS
@@ -21,7 +22,7 @@ _WORDS: Final[Schema] = {
     "type": "array",
     "items": {"type": "string", "pattern": r"\S", "maxLength": MAX_BAD_WORD_LENGTH},
 }
-_STOP: Final[Schema] = {"type": "string", "minLength": 1}
+_STOP: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARACTERS}
 _STOPS: Final[Schema] = {"anyOf": [_STOP, {"type": "array", "items": _STOP}]}
 # Of a schema as text no more can be said here than that it is text.
 _JSON_SCHEMA: Final[Schema] = {"anyOf": [_OBJECT, _TEXT, {"const": True}]}

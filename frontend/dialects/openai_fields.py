@@ -28,6 +28,8 @@ from protocol.errors import ErrorCode
 from protocol.messages import MAX_DRAFT_TOKENS
 
 MAX_STOPS: Final = 16
+# Each token of a text that is all but one is held against all of it.
+MAX_STOP_CHARACTERS: Final = 1_000
 MAX_STOP_IDS: Final = 1_024
 MAX_TIMEOUT_S: Final = 1_000_000
 MAX_SALT_CHARACTERS: Final = 1_024
@@ -188,6 +190,13 @@ def read_stops(body: Mapping[str, object], name: str) -> tuple[str, ...]:
         )
     if "" in stops:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"`{name}` must not hold an empty string", name)
+    longest = max(map(len, stops), default=0)
+    if longest > MAX_STOP_CHARACTERS:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"`{name}` has a string of {longest} characters, at most {MAX_STOP_CHARACTERS} are taken",
+            name,
+        )
     return tuple(dict.fromkeys(stops))
 
 

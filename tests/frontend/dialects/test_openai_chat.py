@@ -88,6 +88,13 @@ def test_stop_is_a_string_or_a_list(stop: object, stops: tuple[str, ...]) -> Non
     assert parse_chat(body(stop=stop)).stops == stops
 
 
+def test_a_stop_string_is_bounded() -> None:
+    """A text that is all but a very long one would be read again with each of its tokens."""
+    assert parse_chat(body(stop="x" * 1_000)).stops == ("x" * 1_000,)
+    with pytest.raises(RequestError, match="`stop` has a string of 1001 characters, at most 1000 are taken"):
+        parse_chat(body(stop=["y", "x" * 1_001]))
+
+
 @pytest.mark.parametrize("seed", [0, -1, 2**63 - 1, -(2**63)])
 def test_any_64_bit_seed_is_taken(seed: int) -> None:
     """Negative ones too: OpenAI's range."""

@@ -138,8 +138,9 @@ class Tokenizer:
         return self._backend.decode(ids, skip_special_tokens=skip_special_tokens)
 
     def _encode(self, text: str, *, has_special_tokens: bool) -> list[int]:
-        # `encode` holds the interpreter lock for its whole run (0.4 s for 130k tokens); a batch of one does not.
-        return self._backend.encode_batch([text], add_special_tokens=has_special_tokens)[0].ids
+        # `encode` holds the interpreter lock for its whole run (0.4 s for 130k tokens); a batch of one does not. The
+        # fast one finds no places in the text, which nobody asks for, and spares a quarter of the time.
+        return self._backend.encode_batch_fast([text], add_special_tokens=has_special_tokens)[0].ids
 
 
 def load_tokenizer(folder: Path, bos: BosRule) -> Tokenizer:

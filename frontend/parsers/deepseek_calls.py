@@ -37,11 +37,11 @@ def read_section(source: Source, tools: Tools) -> Reading[None]:
 
 
 def _call(source: Source, tools: Tools) -> Reading[None]:
-    first = (yield from source.until(SEPARATOR)).text.strip()
+    first = (yield from source.name_until(SEPARATOR)).text.strip()
     if first in tools and first != "function":
         yield from streamed_call(source, first)
     else:
-        name = (yield from source.until("\n")).text.strip()
+        name = (yield from source.name_until("\n")).text.strip()
         yield from next_mark(source, CODE)
         yield from streamed_call(source, name)
         yield from next_mark(source, "```")

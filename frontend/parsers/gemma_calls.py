@@ -23,7 +23,7 @@ def gemma_call(source: Source, quote: str) -> Reading[None]:
     """One call, from `call:` to its closing brace. It is told once its first argument has a name."""
     yield from source.skip_space()
     yield from source.expect("call:")
-    name = (yield from source.until("{")).text.strip()
+    name = (yield from source.name_until("{")).text.strip()
     if not _NAME.fullmatch(name):
         raise MalformedError
     if (yield from source.skip_space()) == "}":
@@ -53,11 +53,11 @@ def _fields(source: Source, quote: str, begun: CallBegun | None = None, depth: i
 def _key(source: Source, quote: str) -> Reading[str]:
     yield from source.skip_space()
     if (yield from source.accept(quote)) is not None:
-        key = (yield from source.until(quote)).text
+        key = (yield from source.name_until(quote)).text
     elif (yield from source.peek()) == '"':
         key = yield from json_string(source)
     else:
-        taken = yield from source.until(":", ",", "{", "}")
+        taken = yield from source.name_until(":", ",", "{", "}")
         if taken.marker != ":" or not taken.text.strip():
             raise MalformedError
         return taken.text.strip()

@@ -9,7 +9,7 @@ import msgspec
 
 from frontend.parsers.base import ArgumentsText, CallBegun, CallEnded, Reading
 from frontend.parsers.json_scan import JsonScanner
-from frontend.parsers.source import MalformedError, Source
+from frontend.parsers.source import MAX_NAME_CHARACTERS, MalformedError, Source
 
 NAME_KEYS: Final = ("name",)
 ARGUMENT_KEYS: Final = ("arguments", "parameters")
@@ -105,7 +105,7 @@ def has_first_key(source: Source, keys: tuple[str, ...]) -> Reading[bool]:
     while True:
         text = yield from source.peek(count)
         behind = text.removeprefix("{").lstrip()
-        if not text.startswith("{") or len(text) < count:
+        if not text.startswith("{") or len(text) < count or count > MAX_NAME_CHARACTERS:
             return False
         if len(behind) >= longest or behind.count('"') > 1:
             return behind.startswith(tuple(f'"{key}"' for key in keys))

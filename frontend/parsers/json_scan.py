@@ -8,6 +8,8 @@ import re
 from typing import Final
 
 MAX_DEPTH: Final = 200
+# A longer number or word is none: it is held until it is whole, and would be read anew with each token.
+MAX_SCALAR_CHARACTERS: Final = 1_000
 _PLAIN: Final = re.compile(r'[^"\\\x00-\x1f]*')
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _UNICODE: Final = re.compile(r"\\u[0-9a-fA-F]{0,4}")
@@ -20,7 +22,7 @@ _CONTROL: Final = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\
 
 def escaped(text: str) -> str:
     """Text as the inside of a JSON string."""
-    return "".join([_ESCAPES.get(character, character) for character in text]) if _SPECIAL.search(text) else text
+    return _SPECIAL.sub(lambda found: _ESCAPES[found[0]], text)
 
 
 _SPECIAL: Final = re.compile(r'["\\\x00-\x1f]')
@@ -101,6 +103,9 @@ class JsonScanner:
     def _in_scalar(self, text: str, at: int, parts: list[str], *, is_last: bool) -> int:
         found = _SCALAR.match(text, at)
         assert found is not None
+        if len(found[0]) > MAX_SCALAR_CHARACTERS:
+            self.is_broken = True
+            return at
         if found.end() == len(text) and not is_last:
             return at
         word = _WORDS.get(found[0], found[0])

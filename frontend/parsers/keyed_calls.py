@@ -50,7 +50,7 @@ def keyed_call(source: Source, tools: Tools, tags: KeyTags) -> Reading[None]:
         if (yield from source.skip_space()) == "<":
             yield from source.accept(tags.end)
         return
-    head = yield from source.until(tags.key, tags.end)
+    head = yield from source.name_until(tags.key, tags.end)
     name = head.text.strip()
     tool = tools.get(name)
     if tool is None:
@@ -59,7 +59,7 @@ def keyed_call(source: Source, tools: Tools, tags: KeyTags) -> Reading[None]:
     arguments = TypedArguments(tool, "nothing")
     found = head.marker
     while found == tags.key:
-        key = (yield from source.until(tags.key_end)).text.strip()
+        key = (yield from source.name_until(tags.key_end)).text.strip()
         if tags.value is not None:
             yield from source.skip_space()
             yield from source.expect(tags.value)

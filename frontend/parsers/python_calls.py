@@ -11,7 +11,7 @@ from typing import Final
 
 from frontend.parsers.base import ArgumentsText, CallBegun, CallEnded, Reading
 from frontend.parsers.json_scan import escaped
-from frontend.parsers.source import MalformedError, Source
+from frontend.parsers.source import MAX_NAME_CHARACTERS, MalformedError, Source
 
 MAX_DEPTH: Final = 60
 _NAME: Final = re.compile(r"[\w.-]*")
@@ -80,6 +80,8 @@ def _matching(source: Source, pattern: re.Pattern[str]) -> Reading[str]:
     while True:
         found = pattern.match(source.unread)
         assert found is not None
+        if found.end() > MAX_NAME_CHARACTERS:
+            raise MalformedError
         if found.end() < len(source.unread) or source.is_ended:
             if not found[0]:
                 raise MalformedError
@@ -268,7 +270,7 @@ def _is_closing(source: Source, is_argument: bool) -> Reading[bool]:
     if character != ",":
         return False
     begin = end = yield from _past_space(source, at + 1)
-    while _KEY.fullmatch((yield from _character_at(source, end)) or " "):
+    while end <= MAX_NAME_CHARACTERS and _KEY.fullmatch((yield from _character_at(source, end)) or " "):
         end += 1
     if end == begin:
         return (yield from _character_at(source, begin)) in ("", ")")
@@ -276,7 +278,8 @@ def _is_closing(source: Source, is_argument: bool) -> Reading[bool]:
 
 
 def _past_space(source: Source, at: int) -> Reading[int]:
-    while (yield from _character_at(source, at)).isspace():
+    """Further away than any name nothing is looked at."""
+    while at <= MAX_NAME_CHARACTERS and (yield from _character_at(source, at)).isspace():
         at += 1
     return at
 

@@ -5,12 +5,13 @@ All waiting steps are generators: `name = yield from source.until("<")`. Knows n
 
 import re
 from collections.abc import Generator
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 _T = TypeVar("_T")
 Waiting = Generator[None, None, _T]
 
 _SPACE = re.compile(r"\s*")
+MAX_NAME_CHARACTERS: Final = 400
 
 
 class MalformedError(Exception):
@@ -131,14 +132,28 @@ class Source:
                 raise MalformedError
             yield
 
-    def until(self, *markers: str) -> Waiting[Taken]:
-        """Reads all text up to the first marker, and the marker. Raises MalformedError when there is none."""
+    def until(self, *markers: str, most: int | None = None) -> Waiting[Taken]:
+        """Reads all text up to the first marker, and the marker. most: characters of the text, None for any number.
+
+        Raises MalformedError when there is none, or more text before it.
+        """
         parts: list[str] = []
+        length = 0
         while True:
             piece = yield from self.piece_until(*markers)
             parts.append(piece.text)
+            length += len(piece.text)
+            if most is not None and length > most:
+                raise MalformedError
             if piece.marker is not None:
                 return Taken("".join(parts), piece.marker)
+
+    def name_until(self, *markers: str) -> Waiting[Taken]:
+        """As until, of a name and what may stand beside it: a call that has not begun by then is none.
+
+        What is no call is read again from its second character on, which must not be all that a reply has.
+        """
+        return self.until(*markers, most=MAX_NAME_CHARACTERS)
 
     def _first(self, markers: tuple[str, ...]) -> Taken | None:
         found = [

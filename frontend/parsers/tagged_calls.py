@@ -108,7 +108,7 @@ def _accept_cdata(source: Source) -> Reading[bool]:
 
 def tag_head(source: Source) -> Reading[TagHead]:
     """Reads a tag's name, in quotes or not, and its attributes."""
-    taken = yield from source.until(">", "\n")
+    taken = yield from source.name_until(">", "\n")
     text = taken.text.strip()
     if text[:1] in ("'", '"'):
         name, _, rest = text[1:].partition(text[0])

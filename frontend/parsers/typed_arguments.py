@@ -9,8 +9,9 @@ from typing import Literal
 from frontend.dialects.base import Tool
 from frontend.parsers.base import ArgumentsText, Reading, schema_of
 from frontend.parsers.json_scan import escaped
-from frontend.parsers.schema_types import TEXT, Types, typed_json, types_of
+from frontend.parsers.schema_types import TEXT, JsonText, Types, typed_json, types_of
 from frontend.parsers.source import Source
+from frontend.text.held_space import HeldSpace
 
 # What is cut from a value's ends: all white space, one line break at each, or nothing.
 Trim = Literal["space", "line", "nothing"]
@@ -32,21 +33,20 @@ class TypedArguments:
             end = yield from self._streamed_text(source, ends)
             yield ArgumentsText('"')
             return end
-        taken = yield from source.until(*ends)
-        yield self.whole(key, taken.text)
-        return taken.marker or ""
+        parts: list[str] = []
+        scanned = JsonText()
+        while True:
+            piece = yield from source.piece_until(*ends)
+            parts.append(piece.text)
+            scanned.feed(piece.text)
+            if piece.marker is not None:
+                break
+        yield self._begun(key, typed_json(trimmed("".join(parts), self._trim), types, scanned))
+        return piece.marker
 
     def types(self, key: str) -> Types:
         """What the tool's schema says of an argument."""
         return types_of(self._schemas.get(key))
-
-    def whole(self, key: str, text: str) -> ArgumentsText:
-        """One argument whose text is known."""
-        return self.json(key, typed_json(trimmed(text, self._trim), self.types(key)))
-
-    def json(self, key: str, value: str) -> ArgumentsText:
-        """One argument whose value is JSON already."""
-        return self._begun(key, value)
 
     def ended(self) -> ArgumentsText:
         """Closes the object."""
@@ -83,7 +83,7 @@ class _Trimmer:
     def __init__(self, trim: Trim) -> None:
         self._trim = trim
         self._is_begun = False
-        self._held = ""
+        self._held = HeldSpace()
 
     def feed(self, text: str) -> str:
         """What is certainly inside; what is held at the end is cut."""
@@ -92,7 +92,7 @@ class _Trimmer:
         if not self._is_begun:
             text = text.lstrip() if self._trim == "space" else text.removeprefix("\n")
             self._is_begun = self._trim == "line" or bool(text)
-        text = self._held + text
         inside = text.rstrip() if self._trim == "space" else text.removesuffix("\n")
-        self._held = text[len(inside) :]
-        return inside
+        told = self._held.take() + inside if inside or (text and self._trim == "line") else ""
+        self._held.add(text[len(inside) :])
+        return told

@@ -12,6 +12,8 @@ from typing import Final
 from frontend.dialects.base import Tool
 from frontend.parsers.base import CallBroken, CallEnded, CallEvent, ReasoningFormat, ToolFormat
 from frontend.parsers.section import CallSection, SectionNews
+from frontend.text.backlog import Backlog
+from frontend.text.held_space import HeldSpace
 from frontend.text.markers import MarkerFound, MarkerScanner, first_start
 
 
@@ -102,9 +104,12 @@ class ReplyStructure:
         self._ends = ends
         self._section: CallSection | None = None
         self._state = _State.REASONING if form.is_in_reasoning else _State.START
-        # START: text that may still be white space before a marker, or a marker. HEADER: all of it so far. REASONING:
-        # white space at its end.
+        # START: text that may still be a marker. HEADER: all of it so far. SECTION: the white space before it.
         self._held: str = ""
+        # START: before what is held. REASONING: at its end.
+        self._space = HeldSpace()
+        self._longest_stop = max(map(len, stops), default=0)
+        self._backlog = Backlog()
         self._is_space_kept = True
         self._has_calls = False
         self._is_reasoning_begun = False
@@ -124,11 +129,11 @@ class ReplyStructure:
         """How many of the last characters may yet become text, or a marker."""
         match self._state:
             case _State.START | _State.HEADER:
-                return len(self._held)
+                return len(self._space) + len(self._held)
             case _State.TEXT:
                 return self._text_scanner.held_characters
             case _State.REASONING:
-                return len(self._held) + self._reasoning_scanner.held_characters
+                return len(self._space) + self._reasoning_scanner.held_characters
             case _State.SECTION:
                 return 0
 
@@ -148,6 +153,7 @@ class ReplyStructure:
         if is_cut and self._has_calls and self._state is _State.START:
             # White space, or a mark that nobody can read any more.
             self._held = ""
+            self._space.take()
         if not self.is_over:
             self._release()
         pieces += self._taken()
@@ -162,23 +168,27 @@ class ReplyStructure:
 
     def _advance(self, text: str) -> None:
         """Each state takes what it can; the rest goes to the next one."""
-        rest: str | None = text
-        while rest and not self.is_over:
-            match self._state:
-                case _State.START:
-                    rest = self._at_start(rest)
-                case _State.HEADER:
-                    rest = self._in_header(rest)
-                case _State.TEXT:
-                    rest = self._in_text(rest)
-                case _State.REASONING:
-                    rest = self._in_reasoning(rest)
-                case _State.SECTION:
-                    rest = self._in_section(rest)
+        piece = self._backlog.piece_of(text)
+        while piece and not self.is_over:
+            rest = self._read_on(piece)
+            piece = self._backlog.piece_of(rest) if rest else self._backlog.next_piece()
+
+    def _read_on(self, text: str) -> str | None:
+        match self._state:
+            case _State.START:
+                return self._at_start(text)
+            case _State.HEADER:
+                return self._in_header(text)
+            case _State.TEXT:
+                return self._in_text(text)
+            case _State.REASONING:
+                return self._in_reasoning(text)
+            case _State.SECTION:
+                return self._in_section(text)
 
     def _release(self) -> None:
         if self._state is _State.START:
-            held, self._held = self._held, ""
+            held, self._held = self._space.take() + self._held, ""
             if held.strip() or (self._is_space_kept and not self._has_calls):
                 self._tell_text(held if self._is_space_kept else held.lstrip())
         elif self._state is _State.HEADER:
@@ -191,23 +201,36 @@ class ReplyStructure:
 
     def _at_start(self, text: str) -> str | None:
         """White space before a marker is no text, and before a marker nothing else may stand."""
-        text = self._held + text
-        found = text.lstrip()
-        space = text[: len(text) - len(found)] if self._is_space_kept else ""
+        # A stop string that ends from here on begins no further back.
+        space = self._space.tail(self._longest_stop)
+        found = self._held + text
+        if not self._held:
+            found = text.lstrip()
+            self._space.add(text[: len(text) - len(found)])
+            space += text[: len(text) - len(found)]
         matched = min((marker for marker in self._start_markers if found.startswith(marker)), key=len, default=None)
-        claimed = space + (found if matched is None else matched)
-        # What is held here ends with the last character that was fed.
-        passed = len(space) + len(found) - self._counted
+        claimed = (space if self._is_space_kept else "") + (found if matched is None else matched)
+        # What is held here ends with the last character that was read.
+        passed = len(claimed) + (0 if matched is None else len(found) - len(matched)) - self._counted_here
         has_stop = any(claimed.find(stop, first_start(stop, passed)) >= 0 for stop in self._stops)
         if matched is not None and not has_stop:
             self._held = ""
-            return self._past_start_marker(matched, space, found)
+            return self._past_start_marker(matched, self._taken_space(), found)
         if not has_stop and any(marker.startswith(found) for marker in self._start_markers):
-            self._held = text
+            self._held = found
             return None
         self._held = ""
         self._state = _State.TEXT
-        return space + found
+        return self._taken_space() + found
+
+    @property
+    def _counted_here(self) -> int:
+        """Of the text so far, in how many last characters a stop string must end."""
+        return self._counted - self._backlog.characters
+
+    def _taken_space(self) -> str:
+        space = self._space.take()
+        return space if self._is_space_kept else ""
 
     def _past_start_marker(self, marker: str, space: str, found: str) -> str:
         after = found[len(marker) :]
@@ -247,14 +270,14 @@ class ReplyStructure:
         return after
 
     def _in_text(self, text: str) -> str | None:
-        scan = self._text_scanner.feed(text, self._counted)
+        scan = self._text_scanner.feed(text, self._counted_here)
         if scan.found is None:
             self._tell_text(scan.before)
             return None
         marker = self._text_scanner.markers[scan.found.marker]
         if scan.found.marker < len(self._stops):
             self._tell_text(scan.before + (marker if self._is_stop_included else ""))
-            self._pieces.append(StopFound(marker, len(scan.found.after)))
+            self._pieces.append(StopFound(marker, len(scan.found.after) + self._backlog.characters))
             self.is_over = True
             return None
         self._tell_text(scan.before)
@@ -321,11 +344,13 @@ class ReplyStructure:
     def _begin_start(self, *, is_space_kept: bool) -> None:
         self._state = _State.START
         self._held = ""
+        self._space.take()
         self._is_space_kept = is_space_kept
 
     def _begin_header(self, *, is_marked: bool) -> None:
         self._state = _State.HEADER
         self._held = ""
+        self._space.take()
         # One that began with plain words may yet turn out to be text.
         self._is_header_marked = is_marked
 
@@ -338,6 +363,7 @@ class ReplyStructure:
         assert call_format is not None
         self._section = CallSection(call_format, opener, self._form.tools)
         self._held = space
+        self._space.take()
         self._state = _State.SECTION
 
     def _tell_text(self, text: str) -> None:
@@ -347,14 +373,16 @@ class ReplyStructure:
 
     def _tell_reasoning(self, text: str) -> None:
         """Without white space at either end of the reasoning."""
-        text = self._held + self._without_hidden(text)
+        text = self._without_hidden(text)
         inside = text.rstrip()
-        self._held = text[len(inside) :] if inside or self._is_reasoning_begun else ""
-        if not self._is_reasoning_begun:
+        space = text[len(inside) :]
+        if inside and not self._is_reasoning_begun:
             inside = inside.lstrip()
-            self._is_reasoning_begun = bool(inside)
         if inside:
-            self._pieces.append(ReasoningPiece(inside))
+            self._is_reasoning_begun = True
+            self._pieces.append(ReasoningPiece(self._space.take() + inside))
+        if self._is_reasoning_begun:
+            self._space.add(space)
 
     def _without_hidden(self, text: str) -> str:
         for mark in self._form.hidden:

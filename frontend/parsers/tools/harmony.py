@@ -21,7 +21,7 @@ def _claims(template: str) -> bool:
 
 
 def _read(source: Source, tools: Tools) -> Reading[None]:
-    header = (yield from source.until(_MESSAGE)).text
+    header = (yield from source.name_until(_MESSAGE)).text
     found = _RECIPIENT.match(header.rpartition("to=")[2])
     if found is None:
         raise MalformedError

@@ -28,7 +28,7 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
 
 
 def _call(source: Source, tools: Tools) -> Reading[None]:
-    written = (yield from source.until(_ARGUMENTS)).text.strip()
+    written = (yield from source.name_until(_ARGUMENTS)).text.strip()
     found = _NAME.fullmatch(written)
     if found is None:
         raise MalformedError

@@ -55,7 +55,7 @@ def _call(source: Source, tools: Tools) -> Reading[None]:
 
 
 def _attributes(source: Source) -> Reading[dict[str, str]]:
-    return attributes_of((yield from source.until(_SEPARATOR)).text)
+    return attributes_of((yield from source.name_until(_SEPARATOR)).text)
 
 
 KIMI_K3: Final = ToolFormat(

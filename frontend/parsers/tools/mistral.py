@@ -28,12 +28,12 @@ def _read(source: Source, tools: Tools) -> Reading[None]:
 
 
 def _named_call(source: Source, tools: Tools) -> Reading[None]:
-    taken = yield from source.until(_ARGS, _ID, "{")
+    taken = yield from source.name_until(_ARGS, _ID, "{")
     name = taken.text.strip()
     if name not in tools:
         raise MalformedError
     if taken.marker == _ID:
-        taken = yield from source.until(_ARGS, "{")
+        taken = yield from source.name_until(_ARGS, "{")
     if taken.marker == "{":
         # A model without the mark begins its arguments at once; they are read with their brace.
         source.skip(-1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frontend.parsers.json_scan import MAX_DEPTH, JsonScanner, escaped
+from frontend.parsers.json_scan import MAX_DEPTH, MAX_SCALAR_CHARACTERS, JsonScanner, escaped
 from tests.frontend.parsers.golden_cases import splits
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -80,3 +80,17 @@ def test_depth_is_bounded() -> None:
 def test_escaped_text_is_the_inside_of_a_json_string(text: str) -> None:
     """Read back it is the same."""
     assert json.loads(f'"{escaped(text)}"') == text
+
+
+def test_a_number_is_bounded() -> None:
+    """It is held until it is whole, so each more digit would read all of them; at once and in pieces alike."""
+    for size in (1, 7, 5_000):
+        for digits, is_broken in ((MAX_SCALAR_CHARACTERS, False), (MAX_SCALAR_CHARACTERS + 1, True)):
+            scanner, held, told = JsonScanner(), "", ""
+            text = "[" + "1" * digits + "]"
+            for at in range(0, len(text), size):
+                held += text[at : at + size]
+                told += scanner.feed(held)
+                held = held[scanner.read :]
+            assert (scanner.is_broken, scanner.is_done) == (is_broken, not is_broken)
+            assert told == ("[" if is_broken else text)

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from frontend.parsers.schema_types import UNKNOWN, typed_json, types_of
+from frontend.parsers.json_scan import MAX_SCALAR_CHARACTERS
+from frontend.parsers.schema_types import UNKNOWN, JsonText, typed_json, types_of
+from tests.frontend.parsers.golden_cases import splits
 
 
 @pytest.mark.parametrize(
@@ -76,3 +78,50 @@ def test_a_schema_that_goes_on_for_ever_is_unknown() -> None:
 def test_text_becomes_the_value_that_it_means(text: str, types: set[str], value: Any) -> None:
     """A string where it fits no other type."""
     assert json.loads(typed_json(text, frozenset(types))) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": [1, "b c"]}', {"a": [1, "b c"]}),
+        (" \n[1,\n 2] \n ", [1, 2]),
+        ("\u00a0 7\u2003", 7),
+        (' "x \\" y" ', 'x " y'),
+        ("-1.5e3", -1500.0),
+        ("None", None),
+    ],
+)
+def test_json_is_found_at_every_split(text: str, value: Any) -> None:
+    """With white space around it that JSON does not know, too."""
+    for pieces in splits(text):
+        found = JsonText()
+        for piece in pieces:
+            found.feed(piece)
+        whole = found.whole()
+        assert whole is not None
+        assert json.loads(whole) == value
+        assert typed_json(text, UNKNOWN, found) == typed_json(text, UNKNOWN)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "[1, 2", "[1] x", "[1] [2]", "1 2", "{'a': 1}", "nan", "x", '"a" "b"'])
+def test_what_is_no_json_is_none_at_every_split(text: str) -> None:
+    """Nor is more than one value, or the beginning of one."""
+    for pieces in splits(text):
+        found = JsonText()
+        for piece in pieces:
+            found.feed(piece)
+        assert found.whole() is None
+
+
+def test_a_number_without_end_is_text() -> None:
+    """It would be read anew with each of its digits."""
+    most = "1" * MAX_SCALAR_CHARACTERS
+    assert typed_json(most, frozenset({"integer"})) == most
+    assert typed_json(most + "1", frozenset({"integer"})) == f'"{most}1"'
+
+
+def test_a_very_long_python_literal_is_text() -> None:
+    """Python would read it at once, and nothing else could be done meanwhile."""
+    short, long = (str(["a"] * count) for count in (1_000, 10_000))
+    assert json.loads(typed_json(short, frozenset({"array"}))) == ["a"] * 1_000
+    assert json.loads(typed_json(long, frozenset({"array"}))) == long

@@ -2,7 +2,7 @@
 
 import pytest
 
-from frontend.parsers.source import Source, Taken
+from frontend.parsers.source import MAX_NAME_CHARACTERS, Source, Taken
 from tests.frontend.parsers.golden_cases import splits
 from tests.frontend.parsers.reading import Read, Step
 
@@ -39,6 +39,18 @@ def test_until_a_marker_that_never_comes_is_malformed(text: str) -> None:
 def test_what_is_expected_and_does_not_come_is_malformed(text: str) -> None:
     """Also at the end of the text."""
     assert all(Read(lambda source: source.expect("ab"), pieces).is_malformed for pieces in splits(text))
+
+
+@pytest.mark.parametrize("has_end", [True, False])
+def test_a_name_is_bounded(has_end: bool) -> None:
+    """A longer one is none, and as soon as it is too long; at every split."""
+    for length in (MAX_NAME_CHARACTERS, MAX_NAME_CHARACTERS + 1):
+        text = "n" * length + (">" if has_end else "")
+        is_name = has_end and length == MAX_NAME_CHARACTERS
+        for pieces in ([text], list(text), *([text[:cut], text[cut:]] for cut in range(1, len(text), 7))):
+            read = Read(lambda source: source.name_until(">"), pieces)
+            assert read.is_malformed == (not is_name)
+            assert read.result == (Taken("n" * length, ">") if is_name else None)
 
 
 def test_pieces_leave_as_soon_as_no_marker_can_claim_them() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from frontend.parsers.base import ReasoningFormat
 from frontend.parsers.registry import REASONING_FORMATS, TOOL_FORMATS
-from frontend.text.structure import PLAIN_TEXT, ReplyForm
+from frontend.text.structure import PLAIN_TEXT, ReplyForm, ReplyStructure, StopFound
 from tests.fakes.tools import TOOLS
 from tests.frontend.parsers.generated_calls import Call, forceable, forced_text, form_of, templates, written
 from tests.frontend.parsers.golden_cases import Told, splits, told
@@ -157,3 +157,30 @@ def test_a_call_that_breaks_says_so(written: str, behind: str) -> None:
             ["broken", written],
             *([["text", behind + " b"]] if behind else []),
         ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"' + "<tool_call>now " * 60 + f'": 1}} {CALL} and so on. STOP here',
+        " " * 700 + "STOP" + " x" * 300,
+        " \n" * 300 + CALL + "\n" * 600 + f"{CALL} then. " * 5 + "STOP",
+        "<think>" + "\n" * 600 + "so" + " \n" * 300 + "then</think>" + " " * 600 + "STO" * 200 + "STOP",
+    ],
+    ids=["a section given back", "white space", "calls", "reasoning"],
+)
+def test_long_texts_are_the_same_at_once(text: str) -> None:
+    """Where one is read in several pieces, and the stop string stands behind what a call gave back."""
+    by_character = told(BOTH, list(text), ("STOP",))
+    assert by_character[-1] == ["stop", "STOP"]
+    for size in (3, 100, 255, 256, 257, 1_000, len(text)):
+        assert told(BOTH, [text[at : at + size] for at in range(0, len(text), size)], ("STOP",)) == by_character
+
+
+@pytest.mark.parametrize("before", [0, 200, 700])
+@pytest.mark.parametrize("behind", [0, 1, 300, 900])
+def test_what_is_behind_a_stop_string_is_counted(before: int, behind: int) -> None:
+    """Also what was not looked at yet."""
+    structure = ReplyStructure(BOTH, ("STOP",), include_stop=False)
+    *_, found = structure.feed("a " * before + "STOP" + "b" * behind)
+    assert found == StopFound("STOP", behind)

@@ -9,17 +9,13 @@ PIECE_CHARACTERS: Final = 256
 
 
 class Backlog:
-    """Texts, the last one put in first."""
+    """Texts, the last one put in first. characters: how much waits."""
 
     def __init__(self) -> None:
+        self.characters = 0
         self._texts: list[str] = []
         # Of the text at the same place: how much of it was read.
         self._read: list[int] = []
-
-    @property
-    def characters(self) -> int:
-        """How much waits."""
-        return sum(map(len, self._texts)) - sum(self._read)
 
     def piece_of(self, text: str) -> str:
         """The beginning of a text; the rest waits."""
@@ -27,6 +23,7 @@ class Backlog:
             return text
         self._texts.append(text)
         self._read.append(0)
+        self.characters += len(text)
         return self.next_piece()
 
     def next_piece(self) -> str:
@@ -34,9 +31,11 @@ class Backlog:
         if not self._texts:
             return ""
         start = self._read[-1]
-        self._read[-1] = end = start + PIECE_CHARACTERS
         text = self._texts[-1]
-        if end >= len(text):
+        piece = text[start : start + PIECE_CHARACTERS]
+        self._read[-1] += len(piece)
+        self.characters -= len(piece)
+        if self._read[-1] == len(text):
             self._texts.pop()
             self._read.pop()
-        return text[start:end]
+        return piece

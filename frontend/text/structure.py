@@ -168,10 +168,16 @@ class ReplyStructure:
 
     def _advance(self, text: str) -> None:
         """Each state takes what it can; the rest goes to the next one."""
-        piece = self._backlog.piece_of(text)
+        backlog = self._backlog
+        piece = backlog.piece_of(text)
         while piece and not self.is_over:
             rest = self._read_on(piece)
-            piece = self._backlog.piece_of(rest) if rest else self._backlog.next_piece()
+            if rest:
+                piece = backlog.piece_of(rest)
+            elif backlog.characters:
+                piece = backlog.next_piece()
+            else:
+                return
 
     def _read_on(self, text: str) -> str | None:
         match self._state:

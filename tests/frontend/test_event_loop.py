@@ -98,7 +98,7 @@ async def test_a_long_request_is_read_beside_the_loop(runtime_dir: Path, name: s
 async def test_a_long_reply_is_put_together_beside_the_loop(
     runtime_dir: Path, path: str, tokens: int, is_on_loop: bool
 ) -> None:
-    """One of 100,000 tokens took half a second; a short one is not worth a thread."""
+    """One of 100,000 tokens took a tenth of a second; a short one is not worth a thread."""
     body, name = REPLIES[path]
     async with serving(runtime_dir, context_length=10_000, step_ms=1.0) as served:
         limit = "max_output_tokens" if path == "/v1/responses" else "max_tokens"

@@ -16,7 +16,15 @@ from frontend.dialects.base import Constraint, Generation
 from frontend.dialects.dialect import Dialect
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
 from frontend.dialects.openai_constraints import CONSTRAINT_FIELDS, ReadConstraint, read_constraint
-from frontend.dialects.openai_fields import MAX_STOP_IDS, MAX_TIMEOUT_S, SHARED_FIELDS, check_least, read_stops
+from frontend.dialects.openai_fields import (
+    MAX_STOP_IDS,
+    MAX_TIMEOUT_S,
+    PRIORITY,
+    SHARED_FIELDS,
+    check_least,
+    read_cache_salt,
+    read_stops,
+)
 from frontend.dialects.openai_sampling import read_sampling, read_token_ids
 from frontend.dialects.values import (
     Above,
@@ -55,6 +63,8 @@ _SHARED_NAMES: Final = (
     "skip_special_tokens",
     "ignore_eos",
     "min_tokens",
+    "priority",
+    "cache_salt",
     "timeout",
 )
 _NOT_HERE: Final = "only Anthropic's own servers do this: leave it out"
@@ -152,6 +162,8 @@ def parse_message(body: object) -> Generation:
         constraint=constrained.constraint,
         tools=tools,
         hides_reasoning=_hides_reasoning(fields),
+        cache_salt=read_cache_salt(fields),
+        priority=read_integer(fields, "priority", PRIORITY) or 0,
         timeout_s=read_number(fields, "timeout", Above(0, MAX_TIMEOUT_S)),
         is_stream=read_bool(fields, "stream", default=False),
         ignored=tuple(dict.fromkeys(ignored + read.ignored + in_tools + in_thinking + in_output + constrained.ignored)),

@@ -35,7 +35,7 @@ MAX_TIMEOUT_S: Final = 1_000_000
 MAX_SALT_CHARACTERS: Final = 1_024
 _COUNT: Final = Bounds(least=1)
 _DRAFT_TOKENS: Final = Bounds(least=0, most=MAX_DRAFT_TOKENS)
-_PRIORITY: Final = Bounds(least=-(2**53), most=2**53)
+PRIORITY: Final = Bounds(least=-(2**53), most=2**53)
 _INT64: Final = Bounds(least=-(2**63), most=2**63 - 1)
 
 SHARED_FIELDS: Final[FieldTable] = {
@@ -140,10 +140,10 @@ def read_generation(
         skip_special_tokens=read_bool(body, "skip_special_tokens", default=True),
         constraint=constrained.constraint,
         adapter=_adapter(body),
-        cache_salt=_cache_salt(body),
+        cache_salt=read_cache_salt(body),
         draft_model=read_text(body, "draft_model"),
         draft_tokens=read_integer(body, "num_draft_tokens", _DRAFT_TOKENS),
-        priority=read_integer(body, "priority", _PRIORITY) or 0,
+        priority=read_integer(body, "priority", PRIORITY) or 0,
         timeout_s=read_number(body, "timeout", Above(0, MAX_TIMEOUT_S)),
         is_stream=stream.is_stream,
         include_usage=stream.include_usage,
@@ -200,7 +200,8 @@ def read_stops(body: Mapping[str, object], name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stops))
 
 
-def _cache_salt(body: Mapping[str, object]) -> str | None:
+def read_cache_salt(body: Mapping[str, object]) -> str | None:
+    """With whom a prompt shares what is computed of it. Raises RequestError."""
     salt = read_text(body, "cache_salt")
     if salt is not None and not 0 < len(salt) <= MAX_SALT_CHARACTERS:
         raise RequestError(

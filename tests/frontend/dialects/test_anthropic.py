@@ -48,6 +48,8 @@ def test_every_field_arrives() -> None:
         skip_special_tokens=False,
         ignore_eos=True,
         min_tokens=3,
+        cache_salt="mine",
+        priority=-2,
         timeout=2.5,
         metadata={"user_id": "u"},
         service_tier="auto",
@@ -64,6 +66,8 @@ def test_every_field_arrives() -> None:
         skip_special_tokens=False,
         ignore_eos=True,
         min_tokens=3,
+        cache_salt="mine",
+        priority=-2,
         timeout_s=2.5,
         is_stream=True,
     )

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from engine.ctl.adapters import adapter_app
-from engine.ctl.failure import EXIT_NOT_RUNNING, EXIT_USAGE, CommandError
+from engine.ctl.failure import EXIT_NOT_RUNNING, EXIT_USAGE, CommandError, not_running
 from engine.ctl.options import command_of
 from engine.ctl.serve import run_serve
 from engine.ctl.settings import ServeSettings
@@ -66,7 +66,7 @@ def status(
         if as_json:
             print('{"phase":"stopped"}')
         else:
-            print(f"engine-ctl: nothing runs in {folder.path}; start it with `engine-ctl serve`", file=sys.stderr)
+            print(f"engine-ctl: {not_running(folder.path).message}", file=sys.stderr)
         raise typer.Exit(EXIT_NOT_RUNNING)
     if as_json:
         print(msgspec.json.encode(view).decode())

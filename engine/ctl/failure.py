@@ -1,5 +1,6 @@
 """How engine-ctl fails: one line for the user and an exit status. Owns no printing."""
 
+from pathlib import Path
 from typing import Final
 
 EXIT_FAILED: Final = 1
@@ -14,3 +15,9 @@ class CommandError(Exception):
         super().__init__(message)
         self.message = message
         self.exit_code = exit_code
+
+
+def not_running(folder: Path) -> CommandError:
+    """No engine is heard in a runtime folder; the one that is meant may run in another."""
+    message = f"nothing runs in {folder}; start it with `engine-ctl serve`, or name another folder with --runtime-dir"
+    return CommandError(message, EXIT_NOT_RUNNING)

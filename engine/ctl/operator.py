@@ -10,7 +10,7 @@ from typing import Final
 
 import zmq
 
-from engine.ctl.failure import EXIT_NOT_RUNNING, CommandError
+from engine.ctl.failure import CommandError, not_running
 from engine.ctl.status_view import hear_engine
 from protocol.codec import decode_from_engine, encode
 from protocol.endpoint import RuntimeFolder, connect_requests
@@ -36,10 +36,7 @@ def engine_in(folder: RuntimeFolder) -> EngineStatus:
     """The running engine's status. Raises CommandError when there is none."""
     status = hear_engine(folder) if folder.path.is_dir() else None
     if status is None:
-        raise CommandError(
-            f"nothing runs in {folder.path}; start it with `engine-ctl serve`, or name another with --runtime-dir",
-            EXIT_NOT_RUNNING,
-        )
+        raise not_running(folder.path)
     return status
 
 

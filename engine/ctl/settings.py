@@ -1,5 +1,6 @@
 """What `engine-ctl serve` can be told, by flags and by a TOML file; the field is the option."""
 
+import re
 import tomllib
 from decimal import Decimal
 from pathlib import Path
@@ -27,7 +28,7 @@ from protocol.settings import (
 )
 
 # As mlx_lm.server has it: 4GB, 500M, or bytes.
-_SIZE: Final = r"^[0-9]+(\.[0-9]+)? ?([mMgG][bB]?)?$"
+_SIZE: Final = r"[0-9]+(\.[0-9]+)? ?([mMgG][bB]?)?"
 _UNITS: Final = {"": 1, "m": 1_000_000, "g": 1_000_000_000}
 _ENGINE_DEFAULTS: Final[dict[str, Any]] = {
     field.name: field.default for field in msgspec.structs.fields(EngineSettings)
@@ -123,8 +124,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Annotated[
             str,
             Meta(
-                pattern=_SIZE,
-                description="most that KV caches of requests and kept prompts take, as 4GB; left out: by device",
+                description="memory of KV caches, as 4GB; kept prompts take what requests leave; left out: by device",
             ),
         ]
         | None
@@ -153,6 +153,7 @@ def serve_settings(flags: dict[str, Any], config: Path | None) -> ServeSettings:
     except msgspec.ValidationError as error:
         raise CommandError(_explained(error, prefix="--"), EXIT_USAGE) from error
     check_flags(settings)
+    _check_size(settings.prompt_cache_bytes)
     _check_template(settings)
     settings = msgspec.structs.replace(settings, allowed_origins=_origins(settings.allowed_origins))
     try:
@@ -164,6 +165,14 @@ def serve_settings(flags: dict[str, Any], config: Path | None) -> ServeSettings:
     if twice is not None:
         raise CommandError(f"--port {twice} is given twice; each frontend needs its own", EXIT_USAGE)
     return settings
+
+
+def _check_size(size: str | None) -> None:
+    """Not by a pattern in the type, of which msgspec would say the expression."""
+    if size is not None and not re.fullmatch(_SIZE, size):
+        raise CommandError(
+            f"--prompt-cache-bytes {size}: a size is a number of bytes, or of M, MB, G or GB, as 4GB", EXIT_USAGE
+        )
 
 
 def _check_template(settings: ServeSettings) -> None:

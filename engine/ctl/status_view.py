@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import msgspec
 import zmq
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from engine.ctl.failure import CommandError
 from engine.ctl.state import FrontendState, SupervisorState, read_state
@@ -124,7 +124,9 @@ def show_status(view: StatusView, console: Console) -> None:
     for name, value in _facts(view):
         facts.add_row(name, value)
     console.print(facts, highlight=False)
-    columns = ("frontend", "pid", "restarts", "rows", "heard", "tool parser", "reasoning parser")
+    # Cut addresses would all look alike, so on a narrow terminal the other columns give way.
+    address = Column("frontend", no_wrap=True)
+    columns = (address, "pid", "restarts", "rows", "heard", "tool parser", "reasoning parser")
     frontends = Table(*columns, box=None, padding=(0, 2, 0, 0))
     for frontend in view.frontends:
         heard = "not connected" if frontend.silent_s is None else f"{frontend.silent_s:.1f} s ago"

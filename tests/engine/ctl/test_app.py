@@ -27,7 +27,7 @@ def test_status_of_nothing_is_a_clear_line_and_3(tmp_path: Path) -> None:
     for folder in (tmp_path / "none", tmp_path):
         code, output = run("status", "--runtime-dir", str(folder))
         assert (code, output.count("\n")) == (EXIT_NOT_RUNNING, 1)
-        assert "nothing runs in" in output
+        assert f"nothing runs in {folder}; start it with `engine-ctl serve`, or name another folder with" in output
         assert run("status", "--json", "--runtime-dir", str(folder)) == (3, '{"phase":"stopped"}\n')
 
 

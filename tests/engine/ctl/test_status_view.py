@@ -146,6 +146,17 @@ def test_people_see_every_number() -> None:
         assert expected in shown
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_terminal_shows_whole_addresses(width: int) -> None:
+    """Cut ones would all look alike; 80 is also the width of a pipe."""
+    console = Console(file=io.StringIO(), width=width)
+    show_status(join_views(STATUS, STATE), console)
+    assert isinstance(console.file, io.StringIO)
+    words = console.file.getvalue().split()
+    urls = [frontend.url for frontend in join_views(STATUS, STATE).frontends]
+    assert urls == [word for word in words if "://" in word]
+
+
 def test_a_cache_that_is_off_is_said_to_be() -> None:
     """--prompt-cache-size 0, or an engine that has not told."""
     console = Console(file=io.StringIO(), width=120)

@@ -45,6 +45,11 @@ def grown(buffer: mx.array, written: int, capacity: int) -> mx.array:
     return mx.concatenate([buffer[..., :written, :], added], axis=2)
 
 
+def first_columns(buffer: mx.array, columns: int) -> mx.array:
+    """At most so many of the columns. No slice of a wider buffer: that would keep all of its bytes alive."""
+    return mx.contiguous(buffer[..., :columns, :])
+
+
 def blank(written: mx.array, capacity: int) -> mx.array:
     """A buffer of zeros for rows such as these, [B, H, any, D]."""
     rows, heads, _, dimension = written.shape

@@ -5,7 +5,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import KVCache
 
-from engine.cache.columns import blank, capacity_for, column_bytes, grown, stacked
+from engine.cache.columns import blank, capacity_for, column_bytes, first_columns, grown, stacked
 from engine.cache.layout import Layout
 from engine.cache.masks import HEAD_AXES, Mask, with_axes
 
@@ -109,8 +109,8 @@ class FullKind:
 
     def prefix(self, cache: Any, tokens: int) -> KVCache:
         """The columns that hold them, and free ones up to the next step."""
-        columns = slice(0, capacity_for(tokens + 1))
-        return KVCache.from_state((cache.keys[..., columns, :], cache.values[..., columns, :], tokens))
+        keys, values = (first_columns(part, capacity_for(tokens + 1)) for part in (cache.keys, cache.values))
+        return KVCache.from_state((keys, values, tokens))
 
     def row_bytes(self, cache: Any, columns: int) -> int:
         """Keys and values of every column."""

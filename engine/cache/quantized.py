@@ -6,7 +6,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import QuantizedKVCache
 
-from engine.cache.columns import capacity_for, column_bytes, grown, stacked
+from engine.cache.columns import capacity_for, column_bytes, first_columns, grown, stacked
 from engine.cache.layout import Layout
 from engine.cache.masks import Mask
 from engine.cache.scheme import LayerScheme
@@ -114,8 +114,11 @@ class QuantizedKind:
 
     def prefix(self, cache: Any, tokens: int) -> QuantizedKVCache:
         """The columns that hold them, and free ones up to the next step."""
-        columns = slice(0, capacity_for(tokens + 1))
-        return self._solo(columns_of(cache.keys, columns), columns_of(cache.values, columns), tokens)
+        capacity = capacity_for(tokens + 1)
+        keys, values = (
+            each(triple, lambda part: first_columns(part, capacity)) for triple in (cache.keys, cache.values)
+        )
+        return self._solo(keys, values, tokens)
 
     def _solo(self, keys: Triple, values: Triple, tokens: int) -> QuantizedKVCache:
         return QuantizedKVCache.from_state((keys, values, tokens, self._scheme.group_size, self._scheme.bits))

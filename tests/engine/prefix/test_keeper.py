@@ -6,8 +6,11 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from mlx.utils import tree_flatten
 
 from engine import decode, prefill
+from engine.cache.plan import DEFAULT_PLAN, CachePlan
+from engine.cache.scheme import LayerScheme
 from engine.prefix.store import StoreLimits
 from protocol.codec import pack_ids
 from protocol.errors import ErrorCode
@@ -15,7 +18,7 @@ from protocol.messages import CancelReason, LogprobsWanted
 from protocol.sampling import Sampling
 from tests.fakes.adapters import build_adapter
 from tests.fakes.loop_driver import LoopDriver
-from tests.fakes.models import fresh_model, prompt_of, tiny_model
+from tests.fakes.models import fresh_model, prompt_of, tiny_model, wide_headed_model
 from tests.parity.oracle import solo_tokens
 
 CHUNK = 16
@@ -293,24 +296,49 @@ def test_bytes_are_what_is_held() -> None:
     _run(driver, "warm")
     driver.control("flush_prefixes", "")
     driver.turn()
-    mx.synchronize()
-    gc.collect()
-    mx.clear_cache()
-    before_bytes = mx.get_active_memory()
+    before_bytes = _held_bytes()
     for index in range(40):
         driver.submit(str(index), prompt_of(30 + index, index), max_tokens=5)
         if index % 3 == 0:
             driver.run_until_idle()
     driver.run_until_idle()
     driver.prefixes.proven()
+    status = driver.prefixes.status()
+    assert 0 < status.size_bytes <= status.limit_bytes
+    held_bytes = _held_bytes() - before_bytes
+    # Arrays on a CPU have a header each.
+    assert status.size_bytes <= held_bytes <= status.size_bytes * 1.02 + 4_096
+
+
+@pytest.mark.parametrize("scheme", [None, LayerScheme(8, 32)], ids=["plain", "quantized"])
+def test_a_short_part_of_a_long_row_holds_its_own_bytes_alone(scheme: LayerScheme | None) -> None:
+    """E5: a row that is stopped long behind what its client will send again does not leave its whole buffers."""
+    model = wide_headed_model()
+    plan = DEFAULT_PLAN if scheme is None else CachePlan(quantized=dict.fromkeys(range(len(model.layers)), scheme))
+    driver = LoopDriver(model, cache_plan=plan)
+    _run(driver, "warm")
+    driver.control("flush_prefixes", "")
+    driver.turn()
+    before_bytes = _held_bytes()
+    driver.submit("long", prompt_of(2_000), max_tokens=200)
+    driver.turn(40)
+    assert driver.tokens("long")
+    driver.cancel("long", "stop", keep_tokens=55)
+    driver.turn()
+    driver.prefixes.proven()
+    (entry,) = driver.prefixes._store
+    assert entry.length == 55
+    held_bytes = _held_bytes() - before_bytes
+    # MLX copies no array to save 16 KiB of it.
+    arrays = len(tree_flatten([cache.state[:2] for cache in entry.caches]))
+    assert entry.size_bytes <= held_bytes <= entry.size_bytes + arrays * 16_384
+
+
+def _held_bytes() -> int:
     mx.synchronize()
     gc.collect()
     mx.clear_cache()
-    status = driver.prefixes.status()
-    assert 0 < status.size_bytes <= status.limit_bytes
-    held_bytes = mx.get_active_memory() - before_bytes
-    # Arrays on a CPU have a header each.
-    assert status.size_bytes <= held_bytes <= status.size_bytes * 1.02 + 4_096
+    return mx.get_active_memory()
 
 
 def test_rows_that_come_together_compute_what_they_share_once() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from frontend.dialects.attachments import asked_index, is_attachment, note, refuse_attachments
-from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields
+from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, NeutralOnly, check_fields, check_nested
 from frontend.dialects.values import as_list, as_object, as_text, shown, wrong
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
@@ -37,6 +37,13 @@ PART_FIELDS: Final[FieldTable] = {
     "annotations": Named(),
     "prompt_cache_breakpoint": Harmless("steers only where OpenAI caches"),
 }
+CALL_FIELDS: Final[FieldTable] = {
+    "type": Honoured("function"),
+    "id": Honoured("given to the template"),
+    "function": Honoured(),
+    "index": Harmless("calls stand in their order; clients keep it from a stream"),
+}
+_CALLED_FIELDS: Final[FieldTable] = {"name": Honoured(), "arguments": Honoured("an object, or its text")}
 ROLES: Final[Mapping[str, str]] = {
     "system": "system",
     "developer": "system",
@@ -100,7 +107,7 @@ def _message(message: Mapping[str, object], where: str, ignored: dict[str, None]
                 f"{where}.tool_calls",
             )
         items = as_list(calls, f"{where}.tool_calls")
-        tool_calls = [_tool_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(items)]
+        tool_calls = [_tool_call(call, f"{where}.tool_calls[{index}]", ignored) for index, call in enumerate(items)]
         # Templates ask whether the key is there, not whether the list has anything in it.
         if tool_calls:
             plain["tool_calls"] = tool_calls
@@ -149,8 +156,9 @@ def _part_text(part: object, where: str, ignored: dict[str, None]) -> str:
     return as_text(item.get(field), f"{where}.{field}")
 
 
-def _tool_call(value: object, where: str) -> dict[str, Any]:
+def _tool_call(value: object, where: str, ignored: dict[str, None]) -> dict[str, Any]:
     call = as_object(value, where)
+    ignored |= check_nested(call, CALL_FIELDS, where)
     kind = call.get("type", "function")
     if kind != "function":
         raise RequestError(
@@ -159,6 +167,7 @@ def _tool_call(value: object, where: str) -> dict[str, Any]:
             param=f"{where}.type",
         )
     function = as_object(call.get("function"), f"{where}.function")
+    ignored |= check_nested(function, _CALLED_FIELDS, f"{where}.function")
     plain: dict[str, Any] = {"type": "function"}
     if call.get("id") is not None:
         plain["id"] = as_text(call["id"], f"{where}.id")

@@ -47,6 +47,16 @@ NAMESPACE_FIELDS: Final[FieldTable] = {
     "description": Harmless("each tool in it has its own"),
     "tools": Honoured("functions and custom tools"),
 }
+CHOICE_FIELDS: Final[FieldTable] = {
+    "type": Honoured("function or custom"),
+    "name": Honoured(),
+    "namespace": Honoured("of the tool"),
+}
+ALLOWED_FIELDS: Final[FieldTable] = {
+    "type": Honoured("allowed_tools"),
+    "mode": Honoured("auto or required"),
+    "tools": Honoured(),
+}
 # Codex declares these with every request; a reply that uses none of them is a right one.
 UNOFFERED_TYPES: Final = ("web_search", "tool_search", "image_generation")
 
@@ -162,6 +172,8 @@ class OfferedTools:
                 raise wrong("tool_choice", choice, _EXPECTED_CHOICE)
             return self.tools, _CHOICES[choice]
         chosen = as_object(choice, "tool_choice")
+        is_list = chosen.get("type") == "allowed_tools"
+        self.ignored |= check_nested(chosen, ALLOWED_FIELDS if is_list else CHOICE_FIELDS, "tool_choice")
         match chosen.get("type"):
             case "function" | "custom":
                 return self.tools, NamedTool(self._known(chosen, "tool_choice"))
@@ -174,10 +186,12 @@ class OfferedTools:
         items = as_list(choice.get("tools"), "tool_choice.tools")
         if not items:
             raise wrong("tool_choice.tools", items, "an array of at least one tool")
-        names = {
-            self._known(as_object(item, f"tool_choice.tools[{index}]"), f"tool_choice.tools[{index}]")
-            for index, item in enumerate(items)
-        }
+        names: set[str] = set()
+        for index, item in enumerate(items):
+            where = f"tool_choice.tools[{index}]"
+            allowed = as_object(item, where)
+            self.ignored |= check_nested(allowed, CHOICE_FIELDS, where)
+            names.add(self._known(allowed, where))
         return [tool for tool in self.tools if tool.name in names]
 
     def _known(self, chosen: Mapping[str, object], where: str) -> str:

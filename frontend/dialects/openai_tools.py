@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from frontend.dialects.base import NamedTool, Tool, ToolChoice, ToolUse
-from frontend.dialects.fields import MAX_NAME_LENGTH, FieldTable, Harmless, Honoured, NeutralOnly, check_fields
+from frontend.dialects.fields import (
+    MAX_NAME_LENGTH,
+    FieldTable,
+    Harmless,
+    Honoured,
+    NeutralOnly,
+    check_fields,
+    check_nested,
+)
 from frontend.dialects.values import as_list, as_object, as_text, read_bool, read_text, shown, wrong
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
@@ -36,11 +44,13 @@ FUNCTION_FIELDS: Final[FieldTable] = {
     "strict": Honoured("true: the model's calls of it fit its schema"),
     "returns": Harmless("templates are not given it"),
 }
-_CHOICE_FIELDS: Final[FieldTable] = {
+CHOICE_FIELDS: Final[FieldTable] = {
     "type": Honoured("function or allowed_tools"),
     "function": Honoured(),
     "allowed_tools": Honoured(),
 }
+_ALLOWED_FIELDS: Final[FieldTable] = {"mode": Honoured("auto or required"), "tools": Honoured()}
+_NAMED_FIELDS: Final[FieldTable] = {"name": Honoured()}
 
 _CHOICE_EXPECTED: Final = '"none", "auto", "required" or an object with a function\'s name'
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -82,7 +92,8 @@ def read_tools(body: Mapping[str, object]) -> ReadTools:
         if choice not in (None, "none", "auto"):
             raise _invalid(f"`tool_choice` is {shown(choice)}, and there are no `tools` to choose from", "tool_choice")
         return ReadTools(None, tuple(ignored))
-    return ReadTools(_chosen(choice, ToolUse(tools=tools, is_parallel=is_parallel)), tuple(ignored))
+    use = _chosen(choice, ToolUse(tools=tools, is_parallel=is_parallel), ignored)
+    return ReadTools(use, tuple(ignored))
 
 
 def read_variables(body: Mapping[str, object]) -> ReadVariables:
@@ -167,7 +178,7 @@ def _check_names(tools: tuple[Tool, ...]) -> None:
         seen.add(tool.name)
 
 
-def _chosen(value: object, use: ToolUse) -> ToolUse:
+def _chosen(value: object, use: ToolUse, ignored: dict[str, None]) -> ToolUse:
     match value:
         case None | "auto":
             return use
@@ -178,32 +189,37 @@ def _chosen(value: object, use: ToolUse) -> ToolUse:
         case str():
             raise wrong("tool_choice", value, _CHOICE_EXPECTED)
         case _:
-            return _chosen_by_object(as_object(value, "tool_choice"), use)
+            return _chosen_by_object(as_object(value, "tool_choice"), use, ignored)
 
 
-def _chosen_by_object(value: dict[str, object], use: ToolUse) -> ToolUse:
+def _chosen_by_object(value: dict[str, object], use: ToolUse, ignored: dict[str, None]) -> ToolUse:
+    ignored |= check_nested(value, CHOICE_FIELDS, "tool_choice")
     match value.get("type"):
         case "function":
             function = as_object(value.get("function"), "tool_choice.function")
+            ignored |= check_nested(function, _NAMED_FIELDS, "tool_choice.function")
             name = as_text(function.get("name"), "tool_choice.function.name")
             _check_known(name, use, "tool_choice.function.name")
             return replace(use, choice=NamedTool(name))
         case "allowed_tools":
-            return _allowed(as_object(value.get("allowed_tools"), "tool_choice.allowed_tools"), use)
+            return _allowed(as_object(value.get("allowed_tools"), "tool_choice.allowed_tools"), use, ignored)
         case other:
             raise wrong("tool_choice.type", other, '"function" or "allowed_tools"')
 
 
-def _allowed(value: dict[str, object], use: ToolUse) -> ToolUse:
+def _allowed(value: dict[str, object], use: ToolUse, ignored: dict[str, None]) -> ToolUse:
     """The model is told of the allowed ones only."""
     where = "tool_choice.allowed_tools"
+    ignored |= check_nested(value, _ALLOWED_FIELDS, where)
     names: set[str] = set()
-    for index, item in enumerate(as_list(value.get("tools"), f"{where}.tools")):
-        function = as_object(
-            as_object(item, f"{where}.tools[{index}]").get("function"), f"{where}.tools[{index}].function"
-        )
-        name = as_text(function.get("name"), f"{where}.tools[{index}].function.name")
-        _check_known(name, use, f"{where}.tools[{index}].function.name")
+    for index, given in enumerate(as_list(value.get("tools"), f"{where}.tools")):
+        path = f"{where}.tools[{index}]"
+        item = as_object(given, path)
+        ignored |= check_nested(item, TOOL_ITEM_FIELDS, path)
+        function = as_object(item.get("function"), f"{path}.function")
+        ignored |= check_nested(function, _NAMED_FIELDS, f"{path}.function")
+        name = as_text(function.get("name"), f"{path}.function.name")
+        _check_known(name, use, f"{path}.function.name")
         names.add(name)
     if not names:
         raise wrong(f"{where}.tools", [], "an array of at least one tool")

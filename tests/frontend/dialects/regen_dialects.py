@@ -27,7 +27,7 @@ from frontend.dialects.base import (
 from frontend.dialects.fields import FieldTable
 from frontend.dialects.openai_fields import STREAM_OPTIONS_FIELDS
 from frontend.dialects.openai_messages import MESSAGE_FIELDS, PART_FIELDS
-from frontend.dialects.openai_tools import FUNCTION_FIELDS, TOOL_ITEM_FIELDS
+from frontend.dialects.openai_tools import CHOICE_FIELDS, FUNCTION_FIELDS, TOOL_ITEM_FIELDS
 from frontend.errors import HTTP_MEANINGS, RequestError, error_body
 from frontend.sse import DONE, frame
 from protocol.errors import ErrorCode
@@ -109,6 +109,7 @@ TABLES: dict[str, FieldTable] = {
     "chat.messages[]": MESSAGE_FIELDS,
     "chat.messages[].content[]": PART_FIELDS,
     "chat.tools[]": TOOL_ITEM_FIELDS,
+    "chat.tool_choice": CHOICE_FIELDS,
     "chat.tools[].function": FUNCTION_FIELDS,
     "completions": openai_completions.COMPLETION_FIELDS,
     "stream_options": STREAM_OPTIONS_FIELDS,

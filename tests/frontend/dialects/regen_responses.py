@@ -34,7 +34,13 @@ from frontend.dialects.openai_responses_items import (
     REFERENCE_FIELDS,
     TOOLS_ITEM_FIELDS,
 )
-from frontend.dialects.openai_responses_tools import CUSTOM_FIELDS, FUNCTION_FIELDS, NAMESPACE_FIELDS
+from frontend.dialects.openai_responses_tools import (
+    ALLOWED_FIELDS,
+    CHOICE_FIELDS,
+    CUSTOM_FIELDS,
+    FUNCTION_FIELDS,
+    NAMESPACE_FIELDS,
+)
 from frontend.errors import RequestError
 from frontend.sse import frame
 from protocol.errors import ErrorCode
@@ -55,6 +61,8 @@ RESPONSE_TABLES: dict[str, FieldTable] = {
     "responses.tools[] function": FUNCTION_FIELDS,
     "responses.tools[] custom": CUSTOM_FIELDS,
     "responses.tools[] namespace": NAMESPACE_FIELDS,
+    "responses.tool_choice": CHOICE_FIELDS,
+    "responses.tool_choice allowed_tools": ALLOWED_FIELDS,
 }
 FACTS = ReplyFacts(id="resp_0123456789abcdef", model="smollm2", created=1_700_000_000)
 PLAIN: dict[str, Any] = {"input": "Hello?", "instructions": "Be kind.", "metadata": {"run": "7"}, "temperature": 0.5}

@@ -111,6 +111,13 @@ def test_a_tool_result_keeps_its_call() -> None:
     assert one(message) == message
 
 
+def test_unknown_fields_of_calls_are_named_once() -> None:
+    """Not the index, which clients keep from a stream."""
+    call = {"index": 0, "id": "c", "type": "function", "x": 1, "function": {"name": "f", "arguments": "{}", "y": 2}}
+    found = read_messages([{"role": "assistant", "content": None, "tool_calls": [call, call]}])
+    assert found.ignored == ("messages[].tool_calls[].x", "messages[].tool_calls[].function.y")
+
+
 def test_empty_tool_calls_are_left_out() -> None:
     """Templates ask for the key, and would open a call that is not there."""
     assert one({"role": "assistant", "content": "x", "tool_calls": []}) == {"role": "assistant", "content": "x"}

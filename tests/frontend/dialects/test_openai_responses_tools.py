@@ -61,6 +61,17 @@ def test_what_codex_always_declares_is_named(kind: str) -> None:
     assert made.told == [WEATHER]
 
 
+def test_unknown_fields_of_a_choice_are_named() -> None:
+    """Of the choice itself and of each allowed tool, without its index."""
+    made = offered(WEATHER)
+    named = {"type": "function", "name": "weather", "strict": True}
+    made.use(named, is_parallel=True)
+    assert list(made.ignored) == ["tool_choice.strict"]
+    made = offered(WEATHER)
+    made.use({"type": "allowed_tools", "mode": "auto", "tools": [named, named], "x": 1}, is_parallel=True)
+    assert list(made.ignored) == ["tool_choice.x", "tool_choice.tools[].strict"]
+
+
 REFUSED: list[tuple[list[dict[str, Any]], str]] = [
     ([{"type": "file_search", "vector_store_ids": []}], "tools[0]"),
     ([{"type": "computer"}], "tools[0]"),

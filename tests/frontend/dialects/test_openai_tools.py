@@ -111,6 +111,20 @@ def test_unknown_fields_of_tools_are_named_once() -> None:
     assert parsed(tools=tools).ignored == ("tools[].cache_control", "tools[].function.examples")
 
 
+def test_unknown_fields_of_a_choice_are_named() -> None:
+    """Of the choice, of the list of allowed ones, and of what they name."""
+    function = {"name": "now", "strict": True}
+    chosen = {"type": "function", "function": function, "x": 1}
+    assert parsed(tools=[NOW], tool_choice=chosen).ignored == ("tool_choice.x", "tool_choice.function.strict")
+    allowed = {"mode": "auto", "y": 2, "tools": [{"type": "function", "function": function, "z": 3}]}
+    path = "tool_choice.allowed_tools"
+    assert parsed(tools=[NOW], tool_choice={"type": "allowed_tools", "allowed_tools": allowed}).ignored == (
+        f"{path}.y",
+        f"{path}.tools[].z",
+        f"{path}.tools[].function.strict",
+    )
+
+
 def test_variables_arrive_and_the_more_particular_field_wins() -> None:
     """Each with the field that asked for it."""
     prompt = parsed(

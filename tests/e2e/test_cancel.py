@@ -65,7 +65,7 @@ async def test_client_gone_while_prefilling(cluster: Cluster) -> None:
     """A5: a request that is not streamed and still prefills is cancelled when its client goes."""
     async with client_of(cluster.url) as client:
         before = stats(cluster.url)
-        leaver = asyncio.create_task(client.begin(COMPLETIONS, LONG_PROMPT))
+        leaver = asyncio.create_task(client.begin(COMPLETIONS, {**LONG_PROMPT, "cache_salt": "prefilling"}))
         await seen(cluster, cluster.url, prefilling=1)
         leaver.cancel()
         await is_cancelled_once(cluster, before)
@@ -80,7 +80,8 @@ async def test_client_gone_while_queued(cluster: Cluster) -> None:
             *(client.begin(CHAT, {**endless(number), "stream": True}) for number in range(MAX_ROWS))
         )
         queued = asyncio.create_task(client.begin(CHAT, endless(99)))
-        await seen(cluster, cluster.url, waiting=1)
+        # One of the others waits, too, until its prompt is begun.
+        await seen(cluster, cluster.url, decoding=MAX_ROWS, waiting=1)
         queued.cancel()
         await is_cancelled_once(cluster, before)
         await seen(cluster, cluster.url, waiting=0)

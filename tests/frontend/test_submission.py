@@ -94,11 +94,12 @@ def test_max_tokens_is_clamped_to_the_room(wanted: int | None, expected: int | N
 def test_prompt_that_fills_the_context_is_refused(text: ModelText) -> None:
     """Exactly the context is one token too many; the error names both numbers."""
     assert len(prompt_ids([TokensPrompt((1,) * 99)], text, make_facts(100))[0]) == 99
-    with pytest.raises(RequestError) as caught:
-        prompt_ids([TokensPrompt((1,) * 100)], text, make_facts(100))
-    assert (caught.value.code, caught.value.status) == (ErrorCode.CONTEXT_LENGTH_EXCEEDED, 400)
-    assert "100 tokens" in caught.value.message
-    assert "has 100" in caught.value.message
+    for tokens in (100, 120):
+        with pytest.raises(RequestError) as caught:
+            prompt_ids([TokensPrompt((1,) * tokens)], text, make_facts(100))
+        assert (caught.value.code, caught.value.status) == (ErrorCode.CONTEXT_LENGTH_EXCEEDED, 400)
+        assert "context length is 100 tokens" in caught.value.message
+        assert f"the prompt used {tokens} tokens" in caught.value.message
 
 
 @pytest.mark.parametrize("prompt", [TextPrompt(""), TokensPrompt(())])

@@ -101,14 +101,19 @@ def report(done: list[Asked], seen: Seen) -> list[str]:
         longest = max((hold.lasted_s for hold in holds), default=0.0) * 1e3
         own = max((hold.own_s for hold in holds), default=0.0) * 1e3
         probes = [latency for one in same for latency in one.livez_ms]
-        lines.append(
-            f"{name:22} longest hold {longest:6.1f} ms, {own:5.1f} without waits for a processor;"
-            f" /livez p50 {percentile(probes, 0.5):5.1f},"
-            f" p99 {percentile(probes, 0.99):6.1f}, largest {max(probes):6.1f} ms of {len(probes)}"
-        )
+        line = f"{name:22} longest hold {longest:6.1f} ms, {own:5.1f} without waits for a processor;"
+        lines.append(f"{line} {_probed(probes)}")
         worst = sorted(holds, key=lambda hold: hold.own_s, reverse=True)[:_WORST]
         lines += [f"    {hold.own_s * 1e3:6.1f} ms: {_ran(hold, seen)}" for hold in worst if seen.samples]
     return lines
+
+
+def _probed(latencies_ms: list[float]) -> str:
+    """A case may be over before its first probe."""
+    if not latencies_ms:
+        return "/livez not asked meanwhile"
+    p50, p99 = percentile(latencies_ms, 0.5), percentile(latencies_ms, 0.99)
+    return f"/livez p50 {p50:5.1f}, p99 {p99:6.1f}, largest {max(latencies_ms):6.1f} ms of {len(latencies_ms)}"
 
 
 def _ran(hold: Hold, seen: Seen) -> str:

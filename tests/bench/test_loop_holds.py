@@ -24,6 +24,13 @@ def test_a_hold_is_told_with_its_request() -> None:
     assert "longest hold    0.0 ms" in lines[-1]
 
 
+def test_a_case_may_be_over_before_its_first_probe() -> None:
+    """It has no latencies, and its holds count all the same."""
+    (line,) = report([Asked("a", 1.0, 2.0, [])], Seen([Hold(1.5, 0.010)], []))
+    assert "longest hold   10.0 ms" in line
+    assert "not asked" in line
+
+
 def test_a_run_tells_each_case(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,11 +30,6 @@ class Channel:
         # The descriptor tells of changes only: frames that came before add_reader would lie unread.
         self._plan_turn()
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether close() was called."""
-        return self._socket.closed
-
     def send(self, frame: bytes) -> None:
         """Queues one frame. Raises ChannelFullError when the peer has stopped reading."""
         try:

@@ -41,17 +41,6 @@ def decoded(text: str, kind: type[Any]) -> Any:
         raise MalformedError from error
 
 
-def streamed_arguments(source: Source) -> Reading[None]:
-    """Tells the arguments that come next: an object piece by piece; null, and an object within a string, whole."""
-    match (yield from source.skip_space()):
-        case "{":
-            yield from _streamed_object(source)
-        case '"' | "n":
-            yield ArgumentsText(_object_of((yield from json_value(source))))
-        case _:
-            raise MalformedError
-
-
 def streamed_call(source: Source, name: str, call_id: str | None = None) -> Reading[None]:
     """One call whose name, and perhaps id, is known: its arguments come next. It is told once they begin."""
     if (yield from source.skip_space()) not in ("{", '"', "n"):

@@ -25,6 +25,7 @@ from engine.batch import Batch, Group
 from engine.cache.plan import DEFAULT_PLAN, CachePlan
 from engine.loop import EngineLoop
 from engine.mailbox import Client, Heard, SubmitHeard
+from engine.memory_plan import MemoryPlan, footprint_of
 from engine.model.adapters import Adapters
 from engine.mounts import Mounter
 from engine.parts import LoopParts
@@ -282,6 +283,11 @@ def loop_parts(
         weights_bytes=_weights_bytes(model),
         grammars=grammars or GrammarCompiler(_NO_GRAMMAR),
         prefixes=PrefixKeeper(StoreLimits(ceiling_bytes), adapters, caches),
+        memory=MemoryPlan(
+            budget_bytes=1 << 50,
+            footprint=footprint_of(model, DEFAULT_PLAN, chunk_tokens),
+            vocabulary_size=facts.vocabulary_size,
+        ),
     )
 
 

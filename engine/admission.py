@@ -43,7 +43,8 @@ class Admission:
         if len(prompt) + len(generated) >= self._facts.context_length:
             raise EngineError(
                 ErrorCode.CONTEXT_LENGTH_EXCEEDED,
-                f"the prompt has {len(prompt)} tokens, the context holds {self._facts.context_length}; shorten it",
+                f"the prompt has {len(prompt)} tokens, the context holds {self._facts.context_length}; "
+                f"{self._facts.memory_limit or 'shorten it'}",
                 param="prompt",
             )
         highest = max(max(prompt), max(generated, default=0))

@@ -62,7 +62,7 @@ class EngineLoop:
         self._faults = Containment(self._roster, self._prefixes.distrust)
         self._admission = Admission(parts.facts)
         self._intake = Intake(parts, self._roster, self._admission, self._faults)
-        self._allocator = Allocator(parts.weights_bytes)
+        self._allocator = Allocator(parts.weights_bytes, parts.memory.budget_bytes)
         self._reporter = Reporter(parts.board, parts.mailbox, self._roster, self._tally)
         self._batch = Batch(parts.cache_plan.kinds(parts.model), parts.weights_bytes)
         self._masks = GrammarMasks(parts.grammars.tokenizer)

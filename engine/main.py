@@ -26,9 +26,10 @@ from engine.heartbeat import Heartbeat, HeartbeatSettings
 from engine.loop import EngineLoop
 from engine.mailbox import Mailbox
 from engine.memory import default_ceiling_bytes, limit_device_memory
+from engine.memory_plan import Computed, plan_memory, within_memory
 from engine.model.adapters import DEFAULT_NAME, Adapter, Adapters, check_folder, read_adapter
 from engine.model.dense_reads import attending_model
-from engine.model.draft import load_draft
+from engine.model.draft import DraftModel, load_draft
 from engine.model.facts import model_facts
 from engine.model.kv_layers import quantized_caches
 from engine.model.load import LoadedModel, find_model, load_model
@@ -177,12 +178,12 @@ def _prepare(
     draft = load_draft(settings, loaded)
     facts = model_facts(loaded, tokenizer, settings, support.batching, HONOURED_FIELDS)
     chunk_tokens = settings.prefill_step_size or CHUNK_TOKENS[loaded.device]
-    rows = RowCaches(
-        support.cache_plan.kinds(model), chunk_tokens, facts.context_length, bool(support.cache_plan.quantized)
-    )
-    if rows.kinds is None:
-        log.warning("prefixes.off", extra={"reason": "the model's layers keep caches of no known kind"})
-    prefixes = PrefixKeeper(_prefix_limits(settings, loaded), adapters, rows)
+    computed = Computed(model, support.cache_plan, chunk_tokens, None if draft is None else draft.model)
+    with board.turn():
+        memory = plan_memory(computed, facts, _budget_bytes(settings, loaded, draft))
+    facts = within_memory(facts, memory)
+    limits = StoreLimits(memory.budget_bytes, settings.prompt_cache_size, settings.prompt_cache_bytes)
+    prefixes = _prefixes(limits, adapters, computed, facts)
     facts = msgspec.structs.replace(facts, wants_snapshots=prefixes.wants_snapshots)
     board.set_model(_model_status(facts), support.batching)
     log.debug("model.ready", extra=msgspec.structs.asdict(facts))
@@ -203,14 +204,23 @@ def _prepare(
         prefixes=prefixes,
         speculator=None if draft is None else Speculator(draft, settings.num_draft_tokens, chunk_tokens),
         prompt_concurrency=settings.prompt_concurrency,
+        memory=memory,
     )
 
 
-def _prefix_limits(settings: Settings, loaded: LoadedModel) -> StoreLimits:
-    ceiling_bytes = settings.prompt_cache_bytes
-    if ceiling_bytes is None:
-        ceiling_bytes = default_ceiling_bytes(loaded.weights_bytes)
-    return StoreLimits(ceiling_bytes, settings.prompt_cache_size)
+def _prefixes(limits: StoreLimits, adapters: Adapters, computed: Computed, facts: ModelFacts) -> PrefixKeeper:
+    plan = computed.cache_plan
+    kinds = plan.kinds(computed.model)
+    if kinds is None:
+        log.warning("prefixes.off", extra={"reason": "the model's layers keep caches of no known kind"})
+    rows = RowCaches(kinds, computed.chunk_tokens, facts.context_length, bool(plan.quantized))
+    return PrefixKeeper(limits, adapters, rows)
+
+
+def _budget_bytes(settings: Settings, loaded: LoadedModel, draft: DraftModel | None) -> int:
+    if settings.kv_cache_memory_bytes is not None:
+        return settings.kv_cache_memory_bytes
+    return default_ceiling_bytes(loaded.weights_bytes + (0 if draft is None else draft.weights_bytes))
 
 
 def _default_adapter(settings: Settings, loaded: LoadedModel) -> Adapter | None:
@@ -227,10 +237,8 @@ def _grammar_tokenizer(tokenizer: TokenizerFiles, facts: ModelFacts) -> GrammarT
 def _warm(model: Any, board: StatusBoard, max_rows: int, scheme: KvScheme | None) -> Support:
     """The probe runs the first kernels, so a device that hangs on them is caught by the step limit."""
     board.set_phase("warming")
-    board.turn_began()
-    support = probe_batching(model, max_rows, scheme)
-    board.turn_ended()
-    return support
+    with board.turn():
+        return probe_batching(model, max_rows, scheme)
 
 
 def _model_status(facts: ModelFacts) -> ModelStatus:
@@ -241,6 +249,7 @@ def _model_status(facts: ModelFacts) -> ModelStatus:
         device=facts.device,
         context_length=facts.context_length,
         max_rows=facts.limits.max_rows,
+        model_context_length=facts.model_context_length,
     )
 
 

@@ -18,8 +18,9 @@ _CONTAINER_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 class Allocator:
     """Clears free buffers on a cadence and at chunk boundaries, never per step: clearing stalls the device."""
 
-    def __init__(self, weights_bytes: int) -> None:
+    def __init__(self, weights_bytes: int, budget_bytes: int) -> None:
         self._weights_bytes = weights_bytes
+        self._budget_bytes = budget_bytes
         self._steps = 0
 
     def step_done(self) -> None:
@@ -41,11 +42,12 @@ class Allocator:
             weights_bytes=self._weights_bytes,
             kv_bytes=kv_bytes,
             ledger_bytes=ledger_bytes,
+            budget_bytes=self._budget_bytes,
         )
 
 
 def default_ceiling_bytes(weights_bytes: int) -> int:
-    """What live rows' caches and kept prefixes may take: half of what the weights leave of the device's memory.
+    """What live rows and kept prefixes may take: half of what the weights leave of the device's memory.
 
     On a CPU a quarter: everything else on the machine lives there, too.
     """

@@ -7,6 +7,7 @@ import mlx.nn as nn
 
 from engine.cache.plan import DEFAULT_PLAN, CachePlan
 from engine.mailbox import Mailbox
+from engine.memory_plan import MemoryPlan
 from engine.model.adapters import Adapters
 from engine.mounts import Mounter
 from engine.prefix.keeper import PrefixKeeper
@@ -20,7 +21,7 @@ from protocol.messages import ModelFacts
 class LoopParts:
     """What a loop is made of. chunk_tokens: of one prefill chunk. prompt_concurrency: prompts in it at most.
 
-    grace_s: how long live rows may go on once `stop` is set.
+    grace_s: how long live rows may go on once `stop` is set. memory: the budget, and what a row takes of it.
     """
 
     model: nn.Module
@@ -35,6 +36,7 @@ class LoopParts:
     weights_bytes: int
     grammars: GrammarCompiler
     prefixes: PrefixKeeper
+    memory: MemoryPlan
     cache_plan: CachePlan = DEFAULT_PLAN
     speculator: Speculator | None = None
     prompt_concurrency: int | None = None

@@ -42,9 +42,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     prompt_concurrency: (
         Annotated[int, Meta(ge=1, description="short prompts computed as one chunk at most; default: what fits")] | None
     ) = None
-    prompt_cache_bytes: (
-        Annotated[int, Meta(ge=0, description="of live rows' caches and kept prefixes together; default: by device")]
+    kv_cache_memory_bytes: (
+        Annotated[int, Meta(ge=1, description="of live rows' caches and kept prefixes together; default: by device")]
         | None
+    ) = None
+    prompt_cache_bytes: (
+        Annotated[int, Meta(ge=0, description="of kept prefixes at most; default: what live rows leave")] | None
     ) = None
     prompt_cache_size: Annotated[int, Meta(ge=0, description="prefixes kept at most; default: what fits")] | None = None
     context_length: Annotated[int, Meta(ge=2, description="a lower limit than the model's own, in tokens")] | None = (

@@ -6,7 +6,8 @@ Owns the numbers between two pushes; sends nothing and measures nothing on the d
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -107,6 +108,13 @@ class StatusBoard:
     def turn_ended(self) -> None:
         """The loop is idle or between two pieces."""
         self._turn_began_s = None
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """A piece of device work outside the loop: from its beginning to its end."""
+        self.turn_began()
+        yield
+        self.turn_ended()
 
     @property
     def turn_age_s(self) -> float:

@@ -103,17 +103,29 @@ class RequestError(Exception):
 
 
 class PromptTooLongError(RequestError):
-    """A prompt that leaves no room for a reply. prompt_tokens: at least so many, is_least; else exactly."""
+    """A prompt that leaves no room for a reply. prompt_tokens: at least so many, is_least; else exactly.
 
-    def __init__(self, prompt_tokens: int, context_tokens: int, param: str, *, is_least: bool = False) -> None:
+    memory_limit: as of ModelFacts.
+    """
+
+    def __init__(
+        self,
+        prompt_tokens: int,
+        context_tokens: int,
+        param: str,
+        memory_limit: str | None = None,
+        *,
+        is_least: bool = False,
+    ) -> None:
         counted = f"at least {prompt_tokens}" if is_least else f"{prompt_tokens}"
         # Agents that see no code make their conversation shorter by the words `maximum context length is … tokens`.
         super().__init__(
             ErrorCode.CONTEXT_LENGTH_EXCEEDED,
             f"this model's maximum context length is {context_tokens} tokens, and the prompt used {counted} tokens: "
-            "no room is left for a reply; shorten the prompt",
+            f"no room is left for a reply; {memory_limit or 'shorten the prompt'}",
             param,
         )
+        self.memory_limit = memory_limit
         self.prompt_tokens = prompt_tokens
         self.context_tokens = context_tokens
 

@@ -22,6 +22,8 @@ _MOST_LISTED: Final = 1_000
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One model. context_length, max_model_len: in tokens, under OpenRouter's and vLLM's name.
 
+    They are less than the model's own model_context_length where kv_budget_bytes of memory hold no longer request.
+
     parent: of an adapter, the model that it is mounted on, as vLLM has it. From `type` on, Anthropic's fields.
     tool_parser, reasoning_parser: Convoy's own, the formats that replies are read in; None for none, or not yet known.
     """
@@ -33,6 +35,8 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     parent: str | None
     context_length: int
     max_model_len: int
+    model_context_length: int
+    kv_budget_bytes: int
     tool_parser: str | None
     reasoning_parser: str | None
     type: Literal["model"] = "model"
@@ -108,6 +112,8 @@ def _entry(name: str, facts: ModelFacts, parts: FrontendParts) -> ModelEntry:
         parent=facts.id if is_adapter else None,
         context_length=facts.context_length,
         max_model_len=facts.context_length,
+        model_context_length=facts.model_context_length or facts.context_length,
+        kv_budget_bytes=facts.kv_budget_bytes,
         tool_parser=parsers.tools,
         reasoning_parser=parsers.reasoning,
         display_name=name,

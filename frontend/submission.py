@@ -217,7 +217,7 @@ def _check_length(rendered: str, prompt: Prompt, text: ModelText, facts: ModelFa
     """A text that is too long in any case is refused at once: tokenising it could take minutes."""
     fewest = 0 if text.limits is None else text.limits.fewest_tokens(rendered)
     if fewest >= facts.context_length:
-        raise PromptTooLongError(fewest, facts.context_length, _param(prompt), is_least=True)
+        raise PromptTooLongError(fewest, facts.context_length, _param(prompt), facts.memory_limit, is_least=True)
 
 
 def _checked(ids: list[int], prompt: Prompt, facts: ModelFacts) -> list[int]:
@@ -225,7 +225,7 @@ def _checked(ids: list[int], prompt: Prompt, facts: ModelFacts) -> list[int]:
     if not ids:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the prompt is empty: it has no tokens", param)
     if len(ids) >= facts.context_length:
-        raise PromptTooLongError(len(ids), facts.context_length, param)
+        raise PromptTooLongError(len(ids), facts.context_length, param, facts.memory_limit)
     if isinstance(prompt, TokensPrompt):
         _check_known(ids, param, facts)
     return ids

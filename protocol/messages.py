@@ -175,6 +175,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     draft_model: id of the one that guesses for it, None without. created: Unix seconds since when the model's files
     are there; 0 where that is not known. fingerprint: of what computes; with another one a seed may give other tokens.
     wants_snapshots: whether `snapshot_at` is of use: its caches cannot be cut to any prefix.
+    model_context_length: what the model, or --context-length, allows; context_length is less where memory holds no
+    longer row; 0: as long. kv_budget_bytes: of the memory for all rows' caches; 0: not told.
     """
 
     id: str
@@ -194,6 +196,18 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     created: Count = 0
     fingerprint: str = ""
     wants_snapshots: bool = False
+    model_context_length: Count = 0
+    kv_budget_bytes: Count = 0
+
+    @property
+    def memory_limit(self) -> str | None:
+        """Why no row is as long as the model allows, and what to change; None when memory is not the reason."""
+        if self.context_length >= self.model_context_length:
+            return None
+        return (
+            f"the model has {self.model_context_length}, but {self.kv_budget_bytes} bytes for KV caches hold one "
+            f"request of {self.context_length}: shorten it, raise --kv-cache-memory-bytes or use --kv-bits"
+        )
 
 
 class TokenizerFile(msgspec.Struct, frozen=True, kw_only=True):

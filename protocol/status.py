@@ -50,7 +50,10 @@ class TokenStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes as the device allocator counts them; kv: live rows' caches; ledger: what decoding rows' may take."""
+    """Bytes as the device allocator counts them; kv: live rows' caches; ledger: what decoding rows' may take.
+
+    budget: over the ledger and kept prefixes.
+    """
 
     active_bytes: int = 0
     cache_bytes: int = 0
@@ -58,6 +61,7 @@ class MemoryStatus(msgspec.Struct, frozen=True, kw_only=True):
     weights_bytes: int = 0
     kv_bytes: int = 0
     ledger_bytes: int = 0
+    budget_bytes: int = 0
 
 
 class PrefixStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +101,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The served model."""
+    """The served model. model_context_length: its own; context_length is less where memory holds no longer row."""
 
     id: str
     path: str
@@ -105,6 +109,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     device: str = ""
     context_length: int = 0
     max_rows: int = 0
+    model_context_length: int = 0
 
 
 class FrontendStatus(msgspec.Struct, frozen=True, kw_only=True):

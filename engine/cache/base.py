@@ -54,3 +54,11 @@ class CacheKind(Protocol):
     def row_bytes(self, cache: Any, columns: int) -> int:
         """What one row takes in a group of so many columns. cache: any of this kind, alone or batched, in use."""
         ...
+
+    def room_tokens(self, cache: Any) -> int | None:
+        """How many tokens can be written one by one before it takes more bytes, None for any number; in use."""
+        ...
+
+    def next_bytes(self, cache: Any, tokens: int) -> int:
+        """All its bytes, of all rows, once a forward has written so many tokens; in use."""
+        ...

@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import ChunkedKVCache
 
-from engine.cache.columns import column_bytes, stacked
+from engine.cache.columns import capacity_for, column_bytes, stacked
 from engine.cache.layout import Layout
 from engine.cache.masks import HEAD_AXES, Mask, with_axes
 from engine.cache.rotating import (
@@ -18,6 +18,8 @@ from engine.cache.rotating import (
     ordered_pieces,
     refuse_several,
     ring_capacity,
+    ring_columns,
+    ring_room,
 )
 
 
@@ -83,6 +85,31 @@ class ChunkedKind:
     def row_bytes(self, cache: Any, columns: int) -> int:
         """Keys and values of at most a chunk."""
         return min(columns, self._size) * column_bytes(cache.keys, cache.values)
+
+    def room_tokens(self, cache: Any) -> int | None:
+        """Its free columns; alone also those before a chunk ends, whose columns are then cut away."""
+        if isinstance(cache, ChunkedBatch):
+            return ring_room(cache.keys.shape[2], cache.size(), self._size)
+        start = _chunk_start(cache.offset, self._size)
+        if start > cache.start_position:
+            return 0
+        free = cache.keys.shape[2] - (cache.offset - cache.start_position)
+        return min(free, start + self._size + 1 - cache.offset)
+
+    def next_bytes(self, cache: Any, tokens: int) -> int:
+        """A step more of the ring; alone whole steps behind what is left of the chunk."""
+        columns: int = cache.keys.shape[2]
+        if isinstance(cache, ChunkedBatch):
+            room = self.room_tokens(cache)
+            if room is not None and tokens > room:
+                columns = ring_columns(cache.ring, 0, tokens, self._size)
+        else:
+            start = max(cache.start_position, _chunk_start(cache.offset, self._size))
+            written = cache.offset - start
+            # What is cut away leaves no free columns.
+            if start > cache.start_position or written + tokens > columns:
+                columns = written + capacity_for(tokens)
+        return cache.keys.shape[0] * columns * column_bytes(cache.keys, cache.values)
 
     def _in_order(self, cache: Any, buffer: mx.array) -> list[mx.array]:
         """A solo or batched cache's columns, oldest first."""

@@ -49,3 +49,12 @@ class CompositeKind:
     def row_bytes(self, cache: CacheList, columns: int) -> int:
         """Of all of the layer's caches."""
         return sum(kind.row_bytes(part, columns) for kind, part in zip(self._kinds, cache.caches, strict=True))
+
+    def room_tokens(self, cache: CacheList) -> int | None:
+        """That of the layer's cache which grows first."""
+        rooms = (kind.room_tokens(part) for kind, part in zip(self._kinds, cache.caches, strict=True))
+        return min((room for room in rooms if room is not None), default=None)
+
+    def next_bytes(self, cache: CacheList, tokens: int) -> int:
+        """Of all of the layer's caches."""
+        return sum(kind.next_bytes(part, tokens) for kind, part in zip(self._kinds, cache.caches, strict=True))

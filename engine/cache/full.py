@@ -115,3 +115,13 @@ class FullKind:
     def row_bytes(self, cache: Any, columns: int) -> int:
         """Keys and values of every column."""
         return columns * column_bytes(cache.keys, cache.values)
+
+    def room_tokens(self, cache: Any) -> int:
+        """Its free columns."""
+        return cache.keys.shape[2] - cache.size()
+
+    def next_bytes(self, cache: Any, tokens: int) -> int:
+        """Whole steps are put behind the written columns."""
+        if tokens <= self.room_tokens(cache):
+            return cache.nbytes
+        return cache.keys.shape[0] * self.row_bytes(cache, cache.size() + capacity_for(tokens))

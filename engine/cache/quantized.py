@@ -83,7 +83,7 @@ class QuantizedKind:
     def stack(self, caches: list[Any], layout: Layout) -> QuantizedBatch:
         """One copy of each part, in zeroed columns."""
         capacity = capacity_for(layout.width + 1)
-        lengths = [cache.layout.width if isinstance(cache, QuantizedBatch) else cache.offset for cache in caches]
+        lengths = [_columns(cache) for cache in caches]
 
         def joined(triples: list[Triple]) -> Triple:
             parts = zip(*triples, strict=True)
@@ -126,6 +126,21 @@ class QuantizedKind:
     def row_bytes(self, cache: Any, columns: int) -> int:
         """Keys and values of every column, with their scales and biases."""
         return columns * column_bytes(*cache.keys, *cache.values)
+
+    def room_tokens(self, cache: Any) -> int:
+        """Its free columns."""
+        return cache.keys[0].shape[2] - _columns(cache)
+
+    def next_bytes(self, cache: Any, tokens: int) -> int:
+        """Whole steps are put behind the written columns."""
+        if tokens <= self.room_tokens(cache):
+            return cache.nbytes
+        return cache.keys[0].shape[0] * self.row_bytes(cache, _columns(cache) + capacity_for(tokens))
+
+
+def _columns(cache: Any) -> int:
+    """Those that a solo or batched cache has written."""
+    return cache.layout.width if isinstance(cache, QuantizedBatch) else cache.offset
 
 
 def each(triple: Triple, change: Callable[[mx.array], mx.array]) -> Triple:

@@ -43,6 +43,14 @@ class RecurrentKind:
         """The states, whatever the length."""
         return sum(state.nbytes // state.shape[0] for state in _states(cache))
 
+    def room_tokens(self, cache: ArraysCache) -> None:
+        """They never grow."""
+        return
+
+    def next_bytes(self, cache: ArraysCache, tokens: int) -> int:
+        """They never grow."""
+        return cache.nbytes
+
 
 def release_chunk(caches: list[Any]) -> None:
     """Solo caches' states as copies: a slice of a chunk's array keeps all of it alive until the next forward."""

@@ -6,7 +6,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import RotatingKVCache
 
-from engine.cache.columns import capacity_for, column_bytes, grown, stacked
+from engine.cache.columns import STEP_TOKENS, capacity_for, column_bytes, grown, stacked
 from engine.cache.layout import Layout
 from engine.cache.masks import HEAD_AXES, Mask, with_axes
 from engine.cache.ring import Ring
@@ -123,10 +123,35 @@ class RotatingKind:
         """Keys and values of at most the window."""
         return min(columns, self._window) * column_bytes(cache.keys, cache.values)
 
+    def room_tokens(self, cache: Any) -> int | None:
+        """Its free columns, until it has the whole window."""
+        return ring_room(cache.keys.shape[2], cache.size(), self._window)
+
+    def next_bytes(self, cache: Any, tokens: int) -> int:
+        """A step more of the window; of a chunk all tokens, beside those that its first one sees."""
+        room = self.room_tokens(cache)
+        if tokens == 1 and (room is None or room):
+            return cache.nbytes
+        ring = cache.ring if isinstance(cache, RotatingBatch) else None
+        columns = ring_columns(ring, cache.size(), tokens, self._window)
+        return cache.keys.shape[0] * columns * column_bytes(cache.keys, cache.values)
+
 
 def ring_capacity(columns: int, window: int) -> int:
     """Whole steps that hold so many columns, and no more than the window."""
     return min(capacity_for(columns), window)
+
+
+def ring_room(columns: int, size: int, window: int) -> int | None:
+    """Tokens for which `columns` with so many written ones suffice; None once they are the whole window."""
+    return None if columns >= window else columns - size
+
+
+def ring_columns(ring: Ring | None, size: int, tokens: int, window: int) -> int:
+    """Columns of a ring that has to grow for so many tokens. ring: of a batched one; size: tokens in a solo one."""
+    if ring is not None:
+        return ring_capacity(ring.head + 1, window)
+    return min(size + STEP_TOKENS, window) if tokens == 1 else min(size, window - 1) + tokens
 
 
 def ordered_pieces(buffer: mx.array, ring: Ring) -> list[mx.array]:

@@ -16,6 +16,8 @@ from engine.cache.rotating import (
     ordered_pieces,
     refuse_several,
     ring_capacity,
+    ring_columns,
+    ring_room,
     window_columns,
 )
 from engine.cache.scheme import LayerScheme
@@ -218,6 +220,19 @@ class QuantizedRotatingKind:
     def row_bytes(self, cache: Any, columns: int) -> int:
         """Keys and values of at most the window, with their scales and biases."""
         return min(columns, self._window) * column_bytes(*cache.keys, *cache.values)
+
+    def room_tokens(self, cache: Any) -> int | None:
+        """Its free columns, until it has the whole window."""
+        return ring_room(cache.keys[0].shape[2], cache.size(), self._window)
+
+    def next_bytes(self, cache: Any, tokens: int) -> int:
+        """As of the float kind."""
+        room = self.room_tokens(cache)
+        if tokens == 1 and (room is None or room):
+            return cache.nbytes
+        ring = cache.ring if isinstance(cache, QuantizedRotatingBatch) else None
+        columns = ring_columns(ring, cache.size(), tokens, self._window)
+        return cache.keys[0].shape[0] * columns * column_bytes(*cache.keys, *cache.values)
 
 
 def _pieces(cache: Any, which: str, part: int) -> list[mx.array]:

@@ -33,6 +33,8 @@ _ENGINE: Final = (
     *("prefill_step_size", "prompt_concurrency", "trust_remote_code", "adapter_path", "num_draft_tokens"),
     "prompt_cache_size",
 )
+# The same, told in bytes.
+_SIZES: Final = ("kv_cache_memory_bytes", "prompt_cache_bytes")
 # Settings that only the frontends read, each under the same name.
 _HTTP: Final = (
     *("temp", "top_p", "top_k", "min_p", "max_tokens", "max_body_bytes"),
@@ -123,8 +125,10 @@ def _plans(
     shared = [*folder, "--log-level", settings.log_level, "--grace-s", str(DRAIN_S), "--exit-with-parent", *names]
     model = ["--model", str(source.path), "--model-id", source.id, *draft]
     limits = ["--max-rows", str(settings.max_rows), "--dtype", settings.dtype, *_given(settings, _ENGINE)]
-    if settings.prompt_cache_bytes is not None:
-        limits += ["--prompt-cache-bytes", str(size_bytes(settings.prompt_cache_bytes))]
+    for name in _SIZES:
+        size: str | None = getattr(settings, name)
+        if size is not None:
+            limits += [f"--{name.replace('_', '-')}", str(size_bytes(size))]
     adapters = _repeated("--adapter", settings.adapter)
     http = [*_given(settings, _HTTP), *_repeated("--allowed-origins", settings.allowed_origins)]
     if key_file is not None:

@@ -120,14 +120,14 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Annotated[int, Meta(ge=0, description="prompts kept for later ones at most; 0 keeps none; left out: what fits")]
         | None
     ) = None
-    prompt_cache_bytes: (
+    kv_cache_memory_bytes: (
         Annotated[
-            str,
-            Meta(
-                description="memory of KV caches, as 4GB; kept prompts take what requests leave; left out: by device",
-            ),
+            str, Meta(description="memory for all requests' KV caches and kept prompts, as 4GB; left out: by device")
         ]
         | None
+    ) = None
+    prompt_cache_bytes: (
+        Annotated[str, Meta(description="kept prompts take no more, as 1GB; left out: what requests leave")] | None
     ) = None
     draft_model: (
         Annotated[str, Meta(min_length=1, description="model whose guesses a lone greedy request takes")] | None
@@ -153,7 +153,8 @@ def serve_settings(flags: dict[str, Any], config: Path | None) -> ServeSettings:
     except msgspec.ValidationError as error:
         raise CommandError(_explained(error, prefix="--"), EXIT_USAGE) from error
     check_flags(settings)
-    _check_size(settings.prompt_cache_bytes)
+    _check_size("--kv-cache-memory-bytes", settings.kv_cache_memory_bytes)
+    _check_size("--prompt-cache-bytes", settings.prompt_cache_bytes)
     _check_template(settings)
     settings = msgspec.structs.replace(settings, allowed_origins=_origins(settings.allowed_origins))
     try:
@@ -167,12 +168,10 @@ def serve_settings(flags: dict[str, Any], config: Path | None) -> ServeSettings:
     return settings
 
 
-def _check_size(size: str | None) -> None:
+def _check_size(flag: str, size: str | None) -> None:
     """Not by a pattern in the type, of which msgspec would say the expression."""
     if size is not None and not re.fullmatch(_SIZE, size):
-        raise CommandError(
-            f"--prompt-cache-bytes {size}: a size is a number of bytes, or of M, MB, G or GB, as 4GB", EXIT_USAGE
-        )
+        raise CommandError(f"{flag} {size}: a size is a number of bytes, or of M, MB, G or GB, as 4GB", EXIT_USAGE)
 
 
 def _check_template(settings: ServeSettings) -> None:
@@ -199,7 +198,7 @@ def _origins(given: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def size_bytes(size: str) -> int:
-    """A size as --prompt-cache-bytes takes it, in bytes."""
+    """A size as --kv-cache-memory-bytes takes it, in bytes."""
     number = size.rstrip("mMgGbB ")
     return int(Decimal(number) * _UNITS[size[len(number) :].strip()[:1].lower()])
 

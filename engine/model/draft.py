@@ -28,6 +28,7 @@ class DraftModel:
     id: str
     model: nn.Module
     vocabulary_size: int
+    weights_bytes: int = 0
 
 
 def load_draft(settings: Settings, served: LoadedModel) -> DraftModel | None:
@@ -44,7 +45,7 @@ def load_draft(settings: Settings, served: LoadedModel) -> DraftModel | None:
     if not _share_tokens(served.path, path):
         log.warning("draft.other_tokenizer", extra={"draft": str(path), "cost": "few of its guesses will be right"})
     shared_tokens = min(_vocabulary_size(loaded.model), _vocabulary_size(served.model))
-    return DraftModel(settings.draft_model, loaded.model, shared_tokens)
+    return DraftModel(settings.draft_model, loaded.model, shared_tokens, loaded.weights_bytes)
 
 
 def _can_trim(model: nn.Module) -> bool:

@@ -49,10 +49,14 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """size_bytes: over live rows' caches and entries together, 0 stores nothing. entries: None for no limit."""
+    """size_bytes: over live rows' caches and entries together, 0 stores nothing. entries: None for no limit.
+
+    kept_bytes: over entries alone; None for what live rows leave.
+    """
 
     size_bytes: int
     entries: int | None = None
+    kept_bytes: int | None = None
 
 
 class PrefixStore:
@@ -76,7 +80,7 @@ class PrefixStore:
     @property
     def is_off(self) -> bool:
         """Whether nothing will ever be stored."""
-        return not self._limits.size_bytes or self._limits.entries == 0
+        return not self._limits.size_bytes or 0 in (self._limits.entries, self._limits.kept_bytes)
 
     def find(
         self, scope: Scope, tokens: bytes, most: int, is_apt: Callable[[Entry, int], bool] | None = None
@@ -131,8 +135,9 @@ class PrefixStore:
 
     @property
     def _left_bytes(self) -> int:
-        """What live rows leave to entries."""
-        return max(0, self._limits.size_bytes - self._live_bytes)
+        """What live rows leave to entries, and at most what these may take."""
+        left_bytes = max(0, self._limits.size_bytes - self._live_bytes)
+        return left_bytes if self._limits.kept_bytes is None else min(left_bytes, self._limits.kept_bytes)
 
     def _give_up(self, size_bytes: int, entries: int) -> None:
         """Gives up what was not used for longest, until so much more has room."""

@@ -84,7 +84,8 @@ def _message(error: RequestError) -> str:
     if isinstance(error, PromptTooLongError):
         # A prompt that fills the context to its last token leaves no room for a reply.
         most = min(error.context_tokens, error.prompt_tokens - 1)
-        return f"prompt is too long: {error.prompt_tokens} tokens > {most} maximum"
+        why = "" if error.memory_limit is None else f" ({error.memory_limit})"
+        return f"prompt is too long: {error.prompt_tokens} tokens > {most} maximum{why}"
     if error.param is None:
         return error.message
     rest = error.message.removeprefix(f"`{error.param}`").removeprefix(":").removeprefix(" with").lstrip()

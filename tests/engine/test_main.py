@@ -91,6 +91,41 @@ def test_a_second_engine_is_refused_and_the_first_lives(model: Path, folder: Run
     assert len(tokens) == 3
 
 
+def test_an_engine_says_what_memory_holds(model: Path, folder: RuntimeFolder) -> None:
+    """E2: a budget for less than the context is told to clients, in the status and at start; a longer prompt is
+    refused with the figures, and the next one runs."""
+    with running(model, folder, "--kv-cache-memory-bytes", "8000000") as engine:
+        client = engine.client
+        facts = client.greet().facts
+        status = engine.watcher.until("ready")
+        client.submit("big", max_tokens=3, prompt=[5] * facts.context_length)
+        refused = client.next()
+        client.submit("next", max_tokens=3)
+        tokens, _ = client.row("next")
+        engine.process.terminate()
+        _, text = engine.exit_status()
+    assert 512 <= facts.context_length < facts.model_context_length
+    assert facts.kv_budget_bytes == 8_000_000
+    assert status.model is not None
+    told = (status.model.context_length, status.model.model_context_length, status.memory.budget_bytes)
+    assert told == (facts.context_length, facts.model_context_length, 8_000_000)
+    assert isinstance(refused, Rejected)
+    assert refused.code == ErrorCode.CONTEXT_LENGTH_EXCEEDED
+    for part in (f"{facts.context_length} tokens", str(facts.model_context_length), "8000000 bytes"):
+        assert part in refused.message
+    assert len(tokens) == 3
+    (line,) = [line for line in text.splitlines() if "memory.context" in line]
+    assert f"row_tokens={facts.context_length}" in line
+
+
+def test_a_budget_for_nothing_is_refused(model: Path, folder: RuntimeFolder) -> None:
+    """One line with the figures, what to change, and the exit status of a bad setting."""
+    exit_status, lines = ended(command(model, folder, "--kv-cache-memory-bytes", "10000"))
+    assert exit_status == EXIT_BAD_SETTING
+    assert lines[-1].startswith("engine: 10000 bytes for KV caches: one request of 512 tokens needs ")
+    assert "raise --kv-cache-memory-bytes" in lines[-1]
+
+
 def test_a_killed_engine_leaves_nothing_in_the_way(model: Path, folder: RuntimeFolder) -> None:
     """After kill -9 the next engine starts in the same folder, with another epoch."""
     with running(model, folder) as first:

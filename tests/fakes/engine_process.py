@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,14 +91,14 @@ class Client:
         assert isinstance(welcome, Welcome)
         return welcome
 
-    def submit(self, id_: str, max_tokens: int) -> None:
+    def submit(self, id_: str, max_tokens: int, prompt: Sequence[int] = (5, 6, 7)) -> None:
         self.say(
             Submit(
                 epoch=self.epoch,
                 id=SubmitId(id_),
                 group=id_,
                 model="tiny",
-                prompt=TokenPrompt(ids=pack_ids([5, 6, 7])),
+                prompt=TokenPrompt(ids=pack_ids(list(prompt))),
                 max_tokens=max_tokens,
                 ignore_eos=True,
             )

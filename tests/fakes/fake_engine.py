@@ -86,6 +86,8 @@ class FakeSettings(msgspec.Struct, frozen=True, kw_only=True):
     adapters: tuple[str, ...] = ()
     cached_tokens: int = 0
     wants_snapshots: bool = False
+    model_context_length: int = 0
+    kv_budget_bytes: int = 0
     log_level: Literal["debug", "info", "warning"] = "info"
 
 
@@ -281,6 +283,8 @@ class FakeEngine:
             created=CREATED,
             fingerprint="fp_fake",
             wants_snapshots=settings.wants_snapshots,
+            model_context_length=settings.model_context_length,
+            kv_budget_bytes=settings.kv_budget_bytes,
         )
 
     def _chunk(self, fetch: FetchTokenizer) -> AnyFromEngine:

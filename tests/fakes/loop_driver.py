@@ -10,6 +10,7 @@ from engine.cache.plan import DEFAULT_PLAN, CachePlan
 from engine.errors import EngineError
 from engine.loop import EngineLoop
 from engine.mailbox import CancelHeard, Client, ClientLost, ControlHeard, Heard, SubmitHeard
+from engine.memory_plan import MemoryPlan, footprint_of
 from engine.model.adapters import Adapters
 from engine.mounts import Mounter
 from engine.parts import LoopParts
@@ -124,6 +125,7 @@ class LoopDriver:
         grammars: GrammarCompiler | None = None,
         speculator: Speculator | None = None,
         prefixes: StoreLimits = ROOMY,
+        budget_bytes: int = 1 << 50,
     ) -> None:
         self.mailbox = FakeMailbox()
         self.board = StatusBoard(EPOCH, 0)
@@ -148,6 +150,11 @@ class LoopDriver:
                 speculator=speculator,
                 grammars=grammars or compiler(),
                 prefixes=self.prefixes,
+                memory=MemoryPlan(
+                    budget_bytes=budget_bytes,
+                    footprint=footprint_of(model, cache_plan, chunk_tokens),
+                    vocabulary_size=self.facts.vocabulary_size,
+                ),
             )
         )
         self.turns = 0

@@ -67,6 +67,13 @@ def test_envelope_without_a_field_says_null() -> None:
     assert error_body(RequestError(ErrorCode.INTERNAL, "x")).error.param is None
 
 
+def test_a_prompt_that_memory_cannot_hold_says_so() -> None:
+    """E2: beside the words that agents look for, why it is so and what to change."""
+    message = PromptTooLongError(9_000, 8_192, "messages", "the model has 32768, but: raise the flag").message
+    assert "maximum context length is 8192 tokens" in message
+    assert message.endswith("no room is left for a reply; the model has 32768, but: raise the flag")
+
+
 @pytest.mark.parametrize("is_least", [False, True])
 def test_agents_see_that_a_prompt_is_too_long(is_least: bool) -> None:
     """By its words: what OpenCode, pi, Continue and Qwen Code look for before they make a conversation shorter."""

@@ -32,6 +32,22 @@ async def test_models(served: Served) -> None:
     assert (await served.get("/v1/models/org/mine"))[1] == listed["data"][1]
 
 
+async def test_a_context_that_memory_shortens(runtime_dir: Path) -> None:
+    """The model's own length and the budget are told beside it; a prompt in between is refused with both."""
+    async with serving(runtime_dir, model_id="fake", model_context_length=9_000, kv_budget_bytes=77_777) as one:
+        _, listed = await one.get("/v1/models")
+        entry = listed["data"][0]
+        assert (entry["context_length"], entry["model_context_length"], entry["kv_budget_bytes"]) == (
+            2_048,
+            9_000,
+            77_777,
+        )
+        status, error = await one.answer("/v1/completions", {"prompt": [5] * 3_000})
+        assert (status, error["error"]["code"]) == (400, "context_length_exceeded")
+        for part in ("2048", "3000", "9000", "77777 bytes"):
+            assert part in error["error"]["message"]
+
+
 async def test_a_model_is_as_old_as_its_files(served: Served) -> None:
     """The same at every frontend and after every restart: clients sort and cache by it."""
     _, listed = await served.get("/v1/models")

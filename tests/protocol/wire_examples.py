@@ -48,6 +48,8 @@ _FACTS: Final = m.ModelFacts(
     created=1_735_689_600,
     fingerprint="fp_0123456789ab",
     wants_snapshots=True,
+    model_context_length=131_072,
+    kv_budget_bytes=2_000_000_000,
 )
 _LEAST_FACTS: Final = m.ModelFacts(
     id="m",
@@ -189,6 +191,7 @@ STATUS: Final[dict[str, s.EngineStatus]] = {
             device="cpu",
             context_length=8_192,
             max_rows=32,
+            model_context_length=131_072,
         ),
         batching=_BATCHING,
         rows=s.RowCounts(waiting=1, prefilling=2, decoding=3, oldest_waiting_ms=1_500.5),
@@ -202,7 +205,15 @@ STATUS: Final[dict[str, s.EngineStatus]] = {
         tokens=s.TokenStatus(
             prompt_total=9_000, generated_total=800, generated_per_s=64.5, drafted_total=30, accepted_total=20
         ),
-        memory=s.MemoryStatus(active_bytes=5, cache_bytes=4, peak_bytes=6, weights_bytes=3, kv_bytes=2, ledger_bytes=1),
+        memory=s.MemoryStatus(
+            active_bytes=5,
+            cache_bytes=4,
+            peak_bytes=6,
+            weights_bytes=3,
+            kv_bytes=2,
+            ledger_bytes=1,
+            budget_bytes=7,
+        ),
         counters=s.Counters(
             submitted=15, finished=4, cancelled=2, failed=1, rejected=2, malformed_frames=7, stale_messages=8
         ),

@@ -110,6 +110,35 @@ def test_projected_bytes_are_the_bytes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CACHES)
+@pytest.mark.parametrize("lengths", [[9, 4, 17], [3 * WINDOW], [2]])
+def test_the_next_step_takes_what_was_said(name: str, lengths: list[int]) -> None:
+    """E3: through two growths, alone and together; while there is room nothing grows. Alone, a chunk's rest goes."""
+    batch = _together(name)
+    batch.join(lengths)
+    grown = 0
+    for _ in range(600):
+        before, said = batch.cache.nbytes, batch.kind.next_bytes(batch.cache, 1)
+        room = batch.kind.room_tokens(batch.cache)
+        batch.step()
+        assert batch.cache.nbytes == said or batch.cache.nbytes < said == before
+        assert said == before or room == 0
+        grown += said > before
+    assert grown >= (2 if name in ("plain", "quantized", "latent") else 0)
+
+
+@pytest.mark.parametrize("name", CACHES)
+@settings(max_examples=40, deadline=None)
+@given(length=st.integers(1, 400), tokens=st.integers(2, 300))
+def test_a_chunk_takes_what_was_said(name: str, length: int, tokens: int) -> None:
+    """E3: several tokens in one forward of a row alone, also past a window."""
+    cache = filled(CACHES[name], length, 1, chunk=64)
+    kind = kind_of(cache)
+    before, said = cache.nbytes, kind.next_bytes(cache, tokens)
+    write(cache, tokens, 7)
+    assert cache.nbytes == said or cache.nbytes < said == before
+
+
+@pytest.mark.parametrize("name", CACHES)
 @settings(max_examples=40, deadline=None)
 @given(lengths=st.lists(st.integers(1, 3 * WINDOW), min_size=2, max_size=5))
 def test_what_was_merged_comes_back(name: str, lengths: list[int]) -> None:

@@ -64,9 +64,10 @@ def test_sizes_of_mlx_lm(size: str) -> None:
 
 
 @pytest.mark.parametrize("size", ["4TB", "GB", "-1", "4 G B"])
-def test_what_is_no_size_is_refused(size: str) -> None:
+@pytest.mark.parametrize("flag", ["--prompt-cache-bytes", "--kv-cache-memory-bytes"])
+def test_what_is_no_size_is_refused(flag: str, size: str) -> None:
     """By the flag's name, with what was said and what is taken."""
     with pytest.raises(CommandError) as refused:
-        serve_settings({"prompt_cache_bytes": size}, None)
-    said = f"--prompt-cache-bytes {size}: a size is a number of bytes, or of M, MB, G or GB, as 4GB"
+        serve_settings({flag.removeprefix("--").replace("-", "_"): size}, None)
+    said = f"{flag} {size}: a size is a number of bytes, or of M, MB, G or GB, as 4GB"
     assert (said, EXIT_USAGE) == (refused.value.message, refused.value.exit_code)

@@ -43,7 +43,9 @@ def test_children_understand_every_option_they_are_given(folder: RuntimeFolder) 
     settings = msgspec.structs.replace(settings, chat_template="-{{ x }}", chat_template_args='{"a": 1}')
     settings = msgspec.structs.replace(settings, use_default_chat_template=True)
     settings = msgspec.structs.replace(settings, tool_parser="hermes", reasoning_parser="none")
-    settings = msgspec.structs.replace(settings, prompt_cache_size=0, prompt_cache_bytes="1.5GB")
+    settings = msgspec.structs.replace(
+        settings, prompt_cache_size=0, prompt_cache_bytes="1.5GB", kv_cache_memory_bytes="4 gb"
+    )
     settings = msgspec.structs.replace(settings, temp=0.5, top_p=0.9, top_k=40, min_p=0.05, max_tokens=512)
     engine_plan, *frontend_plans = _plans(settings, SOURCE, listeners, folder.path / "keys")
     command = engine_plan.command(3)
@@ -54,6 +56,7 @@ def test_children_understand_every_option_they_are_given(folder: RuntimeFolder) 
     assert engine.served_model_name == ("a", "*")
     assert (engine.kv_bits, engine.kv_group_size, engine.quantized_kv_start, engine.kv_scheme) == (4, 32, 0, None)
     assert (engine.prompt_cache_size, engine.prompt_cache_bytes) == (0, 1_500_000_000)
+    assert engine.kv_cache_memory_bytes == 4_000_000_000
     assert (engine.prefill_step_size, engine.prompt_concurrency, engine.trust_remote_code) == (64, 2, True)
     for listener, plan in zip(listeners, frontend_plans, strict=True):
         frontend = parse_settings(FrontendSettings, plan.command(0)[4:], "frontend")

@@ -126,6 +126,18 @@ def test_what_a_used_entry_continues_was_used_as_well() -> None:
     assert _found(store, 1, 2, 3, 5) == (shared, 2)
 
 
+def test_entries_may_be_held_to_less_than_rows_leave() -> None:
+    """A ceiling of their own counts beside the common one; 0 keeps nothing."""
+    store = PrefixStore(StoreLimits(100, kept_bytes=25))
+    for first in range(4):
+        assert store.put(_entry(first, 1))
+    assert (len(store), store.size_bytes) == (2, 20)
+    assert not store.put(_entry(7, 7, size_bytes=26))
+    store.live_rows_take(85)
+    assert store.size_bytes == 10
+    assert PrefixStore(StoreLimits(100, kept_bytes=0)).is_off
+
+
 def test_live_rows_push_entries_out_and_never_the_reverse() -> None:
     """E4: one ceiling; entries have what the rows leave, and nothing is stored that would not fit beside them."""
     store = _store(size_bytes=50)

@@ -63,6 +63,8 @@ def test_a_long_prompt_is_told_in_the_sentence_that_agents_wait_for() -> None:
     """They make their conversation shorter then; a prompt that just fills the context is too long, too."""
     assert told(PromptTooLongError(600, 512, "messages")) == "prompt is too long: 600 tokens > 512 maximum"
     assert told(PromptTooLongError(512, 512, "messages")) == "prompt is too long: 512 tokens > 511 maximum"
+    limited = PromptTooLongError(600, 512, "messages", "memory holds 512")
+    assert told(limited) == "prompt is too long: 600 tokens > 512 maximum (memory holds 512)"
 
 
 def test_a_thread_is_refused_in_the_words_that_tool_runners_wait_for() -> None:

@@ -1,6 +1,5 @@
 """Anthropic's own Python client against both engines: replies, streams, lists, counts, its exceptions."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,8 +9,9 @@ from anthropic import AsyncAnthropic
 
 from tests.clients.conftest import CONTEXT_TOKENS, Asked
 from tests.e2e.client import FIRST_TIMEOUT_S
-from tests.e2e.cluster import MODEL_ID, Cluster, cancels_of, stats, wait_stats
+from tests.e2e.cluster import MODEL_ID, Cluster, stats
 from tests.e2e.speakers import message_tokens
+from tests.e2e.waits import one_cancel
 
 QUESTION = "Tell me about a long bridge over a quiet river."
 ASKED: dict[str, Any] = {"model": MODEL_ID, "max_tokens": 8, "messages": [{"role": "user", "content": QUESTION}]}
@@ -113,16 +113,12 @@ async def test_a_failure_in_a_stream_is_its_exception(client: AsyncAnthropic) ->
 
 async def test_a_stream_that_is_closed_cancels_its_row(cluster: Cluster, client: AsyncAnthropic) -> None:
     """A5: as soon as the client leaves its block."""
-    before = cancels_of(stats(cluster.url))
+    before = stats(cluster.url)
     async with client.messages.stream(**{**ASKED, "max_tokens": 400}, extra_body={"ignore_eos": True}) as stream:
         async for text in stream.text_stream:
             assert text
             break
-
-    def is_gone(seen: dict[str, Any]) -> bool:
-        return cancels_of(seen) == before + 1 and not any(seen["engine"]["rows"].values())
-
-    await asyncio.to_thread(wait_stats, cluster.url, is_gone, "the row is gone")
+    await one_cancel(cluster.url, before)
 
 
 async def test_a_schema_is_parsed(cluster: Cluster, client: AsyncAnthropic) -> None:

@@ -8,7 +8,8 @@ import aiohttp
 import pytest
 
 from tests.e2e.client import CHAT, COMPLETIONS, Client, Stream, chat, client_of
-from tests.e2e.cluster import MAX_ROWS, Cluster, Frontend, running_frontend, stats, wait_ready, wait_stats
+from tests.e2e.cluster import MAX_ROWS, Cluster, Frontend, cancels_of, running_frontend, stats, wait_ready, wait_stats
+from tests.e2e.waits import rows_are
 
 STORY = "Tell me a long story about a fox."
 LONG_PROMPT = {"prompt": [60 + number % 100 for number in range(480)], "ignore_eos": True}
@@ -19,11 +20,6 @@ def endless(number: int) -> dict[str, Any]:
     return chat(f"{STORY} Chapter {number}.", ignore_eos=True)
 
 
-def rows_are(**expected: int) -> Any:
-    """Whether /stats has these row counts."""
-    return lambda found: all(found["engine"]["rows"][state] == count for state, count in expected.items())
-
-
 async def is_cancelled_once(cluster: Cluster, before: dict[str, Any], count: int = 1) -> None:
     """Exactly `count` Cancels left the first frontend, and the engine cancelled as many rows."""
 
@@ -32,13 +28,7 @@ async def is_cancelled_once(cluster: Cluster, before: dict[str, Any], count: int
 
     found = await asyncio.to_thread(wait_stats, cluster.url, is_seen, "the row is cancelled")
     assert found["engine"]["counters"]["cancelled"] == before["engine"]["counters"]["cancelled"] + count
-    sent, sent_before = (each["frontend"]["cancels_sent"].get("gone", 0) for each in (found, before))
-    assert sent == sent_before + count
-
-
-async def seen(cluster: Cluster, url: str, **expected: int) -> None:
-    """Until /stats shows these row counts."""
-    await asyncio.to_thread(wait_stats, url, rows_are(**expected), f"rows are {expected}")
+    assert cancels_of(found) == cancels_of(before) + count
 
 
 @pytest.mark.parametrize("is_stream", [True, False])
@@ -54,7 +44,7 @@ async def test_client_gone_while_decoding(cluster: Cluster, is_stream: bool) -> 
             await response.content.readuntil(b"\n\n")
             response.close()
         else:
-            await seen(cluster, cluster.url, decoding=2)
+            await rows_are(cluster.url, decoding=2)
             leaver.cancel()
         await is_cancelled_once(cluster, before)
         stream = await sibling
@@ -66,10 +56,10 @@ async def test_client_gone_while_prefilling(cluster: Cluster) -> None:
     async with client_of(cluster.url) as client:
         before = stats(cluster.url)
         leaver = asyncio.create_task(client.begin(COMPLETIONS, {**LONG_PROMPT, "cache_salt": "prefilling"}))
-        await seen(cluster, cluster.url, prefilling=1)
+        await rows_are(cluster.url, prefilling=1)
         leaver.cancel()
         await is_cancelled_once(cluster, before)
-        await seen(cluster, cluster.url, prefilling=0, decoding=0, waiting=0)
+        await rows_are(cluster.url, prefilling=0, decoding=0, waiting=0)
 
 
 async def test_client_gone_while_queued(cluster: Cluster) -> None:
@@ -81,10 +71,10 @@ async def test_client_gone_while_queued(cluster: Cluster) -> None:
         )
         queued = asyncio.create_task(client.begin(CHAT, endless(99)))
         # One of the others waits, too, until its prompt is begun.
-        await seen(cluster, cluster.url, decoding=MAX_ROWS, waiting=1)
+        await rows_are(cluster.url, decoding=MAX_ROWS, waiting=1)
         queued.cancel()
         await is_cancelled_once(cluster, before)
-        await seen(cluster, cluster.url, waiting=0)
+        await rows_are(cluster.url, waiting=0)
         for response in responses:
             response.close()
         await is_cancelled_once(cluster, before, 1 + MAX_ROWS)
@@ -115,11 +105,11 @@ async def test_two_frontends_share_one_batch(cluster: Cluster) -> None:
             streams = [asyncio.create_task(client.stream(CHAT, body)) for body in bodies]
             responses = [await doomed.begin(CHAT, {**endless(number), "stream": True}) for number in range(2)]
             for url in (cluster.url, third.url, cluster.frontends[1].url):
-                await seen(cluster, url, decoding=4)
+                await rows_are(url, decoding=4)
             epochs = {stats(url)["engine"]["epoch"] for url in (cluster.url, third.url, cluster.frontends[1].url)}
             assert len(epochs) == 1
             third.process.kill()
-            await seen(cluster, cluster.url, decoding=2)
+            await rows_are(cluster.url, decoding=2)
             whole: list[Stream] = await asyncio.gather(*streams)
             for response in responses:
                 response.close()
@@ -139,10 +129,8 @@ async def test_consumer_that_stops_reading(cluster: Cluster) -> None:
             assert response.connection.transport is not None
             response.connection.transport.pause_reading()  # type: ignore[attr-defined]
             sibling = await client.stream(CHAT, chat(STORY, ignore_eos=True, max_tokens=25))
-            found = await asyncio.to_thread(
-                wait_stats, frontend.url, lambda found: found["frontend"]["cancels_sent"].get("gone") == 4, "4 Cancels"
-            )
-            await seen(cluster, frontend.url, decoding=0)
+            found = await asyncio.to_thread(wait_stats, frontend.url, lambda found: cancels_of(found) == 4, "4 Cancels")
+            await rows_are(frontend.url, decoding=0)
             response.close()
     assert (sibling.finish_reasons, sibling.events[-1]) == (["length"], "[DONE]")
     assert found["frontend"]["rows"] == 0

@@ -2,13 +2,13 @@
 
 import asyncio
 import re
-from typing import Any
 
 import pytest
 
 from tests.e2e.client import client_of
-from tests.e2e.cluster import CONTEXT_TOKENS, MAX_ROWS, MODEL_ID, Cluster, cancels_of, stats, wait_stats
+from tests.e2e.cluster import CONTEXT_TOKENS, MAX_ROWS, MODEL_ID, Cluster, cancels_of, stats
 from tests.e2e.speakers import SPEAKERS, Speaker
+from tests.e2e.waits import rows_are
 
 QUESTION = "Tell me about a long bridge over a quiet river."
 SHORT_QUESTION = "What is the capital of France? Answer in one word."
@@ -16,15 +16,6 @@ SHORT_QUESTION = "What is the capital of France? Answer in one word."
 # What differs is the frontend's: the scripted engine shows it, and the real one is behind the tests of one dialect.
 scripted = pytest.mark.parametrize("cluster", ["fake"], indirect=True)
 each = pytest.mark.parametrize("speaker", SPEAKERS.values(), ids=SPEAKERS)
-
-
-async def rows_are(cluster: Cluster, **expected: int) -> dict[str, Any]:
-    """Waits until /stats has these row counts."""
-
-    def are_seen(found: dict[str, Any]) -> bool:
-        return all(found["engine"]["rows"][state] == count for state, count in expected.items())
-
-    return await asyncio.to_thread(wait_stats, cluster.url, are_seen, f"rows are {expected}")
 
 
 async def test_all_say_the_same(cluster: Cluster) -> None:
@@ -57,7 +48,7 @@ async def test_stops(cluster: Cluster, speaker: Speaker) -> None:
                 assert (told.text, told.ends) == (expected, ["stop"])
         held = await speaker.listen(client, QUESTION, limit=20, ignore_eos=True, stops=[free[:2]], min_tokens=20)
         assert (held.text, held.ends) == (free, ["length"])
-    await rows_are(cluster, waiting=0, prefilling=0, decoding=0)
+    await rows_are(cluster.url, waiting=0, prefilling=0, decoding=0)
 
 
 @scripted
@@ -97,21 +88,21 @@ async def test_a_client_that_goes(cluster: Cluster, speaker: Speaker, is_stream:
         fillers = MAX_ROWS if state == "waiting" else 0
         bodies = [speaker.body(f"{QUESTION} {number}", ignore_eos=True, stream=True) for number in range(fillers)]
         responses = [await crowd.begin(speaker.path, body) for body in bodies]
-        await rows_are(cluster, decoding=fillers)
+        await rows_are(cluster.url, decoding=fillers)
         before = stats(cluster.url)
         text = "seven " * 400 if state == "prefilling" else QUESTION
         body = speaker.body(text, ignore_eos=True, stream=is_stream)
         leaver = asyncio.create_task(client.begin(speaker.path, body))
-        await rows_are(cluster, **{state: 1})
+        await rows_are(cluster.url, **{state: 1})
         if leaver.done():
             leaver.result().close()
         else:
             leaver.cancel()
-        await rows_are(cluster, waiting=0, prefilling=0, decoding=fillers)
+        await rows_are(cluster.url, waiting=0, prefilling=0, decoding=fillers)
         assert cancels_of(stats(cluster.url)) == cancels_of(before) + 1
         for response in responses:
             response.close()
-        await rows_are(cluster, decoding=0)
+        await rows_are(cluster.url, decoding=0)
 
 
 @scripted

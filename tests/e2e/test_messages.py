@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tests.e2e.client import Client, client_of
-from tests.e2e.cluster import CONTEXT_TOKENS, MODEL_ID, Cluster, cancels_of, stats, wait_stats
+from tests.e2e.cluster import CONTEXT_TOKENS, MODEL_ID, Cluster, stats
 from tests.e2e.speakers import message_tokens
+from tests.e2e.waits import no_row, one_cancel, rows_are
 from tests.fakes.named_events import StreamedMessage, named_events
 
 MESSAGES = "/v1/messages"
@@ -66,11 +67,7 @@ async def test_stop_sequences(cluster: Cluster) -> None:
             assert found.text == free[: free.find(stop)] == text_of(whole.body)
             assert (found.end["stop_reason"], found.end["stop_sequence"]) == ("stop_sequence", stop)
             assert whole.body["stop_sequence"] == stop
-
-    def is_idle(seen: dict[str, Any]) -> bool:
-        return not any(seen["engine"]["rows"].values())
-
-    await asyncio.to_thread(wait_stats, cluster.url, is_idle, "every row has left the engine")
+    await no_row(cluster.url)
 
 
 async def test_endings(cluster: Cluster) -> None:
@@ -174,13 +171,6 @@ async def test_client_gone(cluster: Cluster, is_stream: bool) -> None:
             await response.content.readuntil(b"content_block_delta")
             response.close()
         else:
-            await asyncio.to_thread(
-                wait_stats, cluster.url, lambda seen: seen["engine"]["rows"]["decoding"] == 1, "it decodes"
-            )
+            await rows_are(cluster.url, decoding=1)
             leaver.cancel()
-
-        def is_gone(seen: dict[str, Any]) -> bool:
-            return cancels_of(seen) > cancels_of(before) and not any(seen["engine"]["rows"].values())
-
-        after = await asyncio.to_thread(wait_stats, cluster.url, is_gone, "the row is gone")
-    assert cancels_of(after) == cancels_of(before) + 1
+        await one_cancel(cluster.url, before)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.client import CHAT, Client, chat, client_of
-from tests.e2e.cluster import MODEL_ID, Cluster, stats, wait_stats
+from tests.e2e.cluster import MODEL_ID, Cluster, stats
+from tests.e2e.waits import one_cancel, rows_are
 from tests.fakes.serving import named_events
 
 RESPONSES = "/v1/responses"
@@ -87,7 +88,7 @@ async def test_endings(cluster: Cluster) -> None:
 async def test_a_client_that_leaves(cluster: Cluster, is_stream: bool) -> None:
     """A5: one Cancel, and the row is gone."""
     async with client_of(cluster.url) as client:
-        before = stats(cluster.url)["frontend"]["cancels_sent"].get("gone", 0)
+        before = stats(cluster.url)
         body = {"input": QUESTION, "ignore_eos": True, "stream": is_stream}
         leaver = asyncio.create_task(client.begin(RESPONSES, body))
         if is_stream:
@@ -95,18 +96,9 @@ async def test_a_client_that_leaves(cluster: Cluster, is_stream: bool) -> None:
             await response.content.readuntil(b"output_text.delta")
             response.close()
         else:
-            await asyncio.to_thread(
-                wait_stats, cluster.url, lambda found: found["engine"]["rows"]["decoding"] == 1, "the row decodes"
-            )
+            await rows_are(cluster.url, decoding=1)
             leaver.cancel()
-
-        def is_gone(found: dict[str, Any]) -> bool:
-            # The engine tells of its rows now and then: without the Cancel they may be those before this one.
-            has_cancelled = found["frontend"]["cancels_sent"].get("gone", 0) > before
-            return has_cancelled and not any(found["engine"]["rows"].values())
-
-        found = await asyncio.to_thread(wait_stats, cluster.url, is_gone, "the row is gone")
-        assert found["frontend"]["cancels_sent"]["gone"] == before + 1
+        await one_cancel(cluster.url, before)
 
 
 async def test_another_frontend_goes_on(cluster: Cluster) -> None:

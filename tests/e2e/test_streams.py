@@ -6,16 +6,12 @@ from itertools import pairwise
 import pytest
 
 from tests.e2e.client import CHAT, COMPLETIONS, chat, client_of
-from tests.e2e.cluster import MODEL_ID, Cluster, wait_stats
+from tests.e2e.cluster import MODEL_ID, Cluster
+from tests.e2e.waits import no_row
 
 QUESTION = "Tell me about a long bridge over a quiet river."
 # Short answers, so that the model's own EOS comes.
 SHORT_QUESTION = "What is the capital of France? Answer in one word."
-
-
-def is_idle(found: dict) -> bool:
-    """No live row in the engine."""
-    return not any(found["engine"]["rows"].values())
 
 
 @pytest.mark.parametrize("has_usage", [True, False])
@@ -56,7 +52,7 @@ async def test_stop_strings(cluster: Cluster) -> None:
     assert {whole.finish_reason for whole in wholes} == {"stop"}
     assert [stream.finish_reasons for stream in streams] == [["stop"]] * 4
     assert all(whole.completion_tokens <= 20 for whole in wholes)
-    wait_stats(cluster.url, is_idle, "every row has left the engine")
+    await no_row(cluster.url)
 
 
 async def test_endings(cluster: Cluster) -> None:

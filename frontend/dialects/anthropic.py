@@ -118,7 +118,7 @@ THINKING_FIELDS: Final[FieldTable] = {
     "budget_tokens": Named(),
     "display": Honoured("omitted: the text goes into the signature"),
 }
-_FORMAT_FIELDS: Final[FieldTable] = {"type": Honoured(), "schema": Honoured(), "name": Harmless("for the client's use")}
+FORMAT_FIELDS: Final[FieldTable] = {"type": Honoured(), "schema": Honoured(), "name": Harmless("for the client's use")}
 _COUNT: Final = Bounds(least=1)
 _INT64: Final = Bounds(least=-(2**63), most=2**63 - 1)
 _IS_THINKING: Final[Mapping[str, bool]] = {
@@ -227,7 +227,7 @@ def _constraint(body: Mapping[str, object], output: Mapping[str, object], other:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"{told} exclude each other: send one of them", names[-1])
     name, value = next(iter(given.items()))
     fields = as_object(value, name)
-    ignored = check_fields(fields, _FORMAT_FIELDS, f"{name}.")
+    ignored = check_fields(fields, FORMAT_FIELDS, f"{name}.")
     if fields.get("type") != "json_schema":
         raise wrong(f"{name}.type", fields.get("type"), '"json_schema"')
     schema = as_object(fields.get("schema"), f"{name}.schema")

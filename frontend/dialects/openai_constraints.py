@@ -47,13 +47,13 @@ STRUCTURED_FIELDS: Final[FieldTable] = {
     "structural_tag": NeutralOnly(),
 }
 
-_RESPONSE_FORMAT_FIELDS: Final[FieldTable] = {
+RESPONSE_FORMAT_FIELDS: Final[FieldTable] = {
     "type": Honoured(),
     "json_schema": Honoured(),
     "schema": Honoured("beside json_object, as in llama.cpp"),
 }
 
-_JSON_SCHEMA_FIELDS: Final[FieldTable] = {
+JSON_SCHEMA_FIELDS: Final[FieldTable] = {
     "schema": Honoured(),
     "name": Harmless("for the client's own use"),
     "description": Named(),
@@ -102,7 +102,7 @@ def grammar_of(text: str) -> Grammar:
 def _response_format(value: object, field: str) -> ReadConstraint:
     """OpenAI's object, and llama.cpp's json_object with a schema."""
     fields = as_object(value, field)
-    ignored = check_fields(fields, _RESPONSE_FORMAT_FIELDS, f"{field}.")
+    ignored = check_fields(fields, RESPONSE_FORMAT_FIELDS, f"{field}.")
     match fields.get("type"):
         case "text":
             return ReadConstraint(ignored=ignored)
@@ -111,7 +111,7 @@ def _response_format(value: object, field: str) -> ReadConstraint:
             grammar = _ANY_OBJECT if schema is None else schema_grammar(schema, f"{field}.schema")
         case "json_schema":
             inner = as_object(fields.get("json_schema"), f"{field}.json_schema")
-            ignored += check_fields(inner, _JSON_SCHEMA_FIELDS, f"{field}.json_schema.")
+            ignored += check_fields(inner, JSON_SCHEMA_FIELDS, f"{field}.json_schema.")
             grammar = schema_grammar(inner.get("schema"), f"{field}.json_schema.schema")
         case other:
             raise wrong(f"{field}.type", other, _RESPONSE_TYPES)

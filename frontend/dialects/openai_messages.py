@@ -43,7 +43,7 @@ CALL_FIELDS: Final[FieldTable] = {
     "function": Honoured(),
     "index": Harmless("calls stand in their order; clients keep it from a stream"),
 }
-_CALLED_FIELDS: Final[FieldTable] = {"name": Honoured(), "arguments": Honoured("an object, or its text")}
+CALLED_FIELDS: Final[FieldTable] = {"name": Honoured(), "arguments": Honoured("an object, or its text")}
 ROLES: Final[Mapping[str, str]] = {
     "system": "system",
     "developer": "system",
@@ -167,7 +167,7 @@ def _tool_call(value: object, where: str, ignored: dict[str, None]) -> dict[str,
             param=f"{where}.type",
         )
     function = as_object(call.get("function"), f"{where}.function")
-    ignored |= check_nested(function, _CALLED_FIELDS, f"{where}.function")
+    ignored |= check_nested(function, CALLED_FIELDS, f"{where}.function")
     plain: dict[str, Any] = {"type": "function"}
     if call.get("id") is not None:
         plain["id"] = as_text(call["id"], f"{where}.id")

@@ -49,8 +49,8 @@ CHOICE_FIELDS: Final[FieldTable] = {
     "function": Honoured(),
     "allowed_tools": Honoured(),
 }
-_ALLOWED_FIELDS: Final[FieldTable] = {"mode": Honoured("auto or required"), "tools": Honoured()}
-_NAMED_FIELDS: Final[FieldTable] = {"name": Honoured()}
+ALLOWED_FIELDS: Final[FieldTable] = {"mode": Honoured("auto or required"), "tools": Honoured()}
+NAMED_FIELDS: Final[FieldTable] = {"name": Honoured()}
 
 _CHOICE_EXPECTED: Final = '"none", "auto", "required" or an object with a function\'s name'
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -197,7 +197,7 @@ def _chosen_by_object(value: dict[str, object], use: ToolUse, ignored: dict[str,
     match value.get("type"):
         case "function":
             function = as_object(value.get("function"), "tool_choice.function")
-            ignored |= check_nested(function, _NAMED_FIELDS, "tool_choice.function")
+            ignored |= check_nested(function, NAMED_FIELDS, "tool_choice.function")
             name = as_text(function.get("name"), "tool_choice.function.name")
             _check_known(name, use, "tool_choice.function.name")
             return replace(use, choice=NamedTool(name))
@@ -210,14 +210,14 @@ def _chosen_by_object(value: dict[str, object], use: ToolUse, ignored: dict[str,
 def _allowed(value: dict[str, object], use: ToolUse, ignored: dict[str, None]) -> ToolUse:
     """The model is told of the allowed ones only."""
     where = "tool_choice.allowed_tools"
-    ignored |= check_nested(value, _ALLOWED_FIELDS, where)
+    ignored |= check_nested(value, ALLOWED_FIELDS, where)
     names: set[str] = set()
     for index, given in enumerate(as_list(value.get("tools"), f"{where}.tools")):
         path = f"{where}.tools[{index}]"
         item = as_object(given, path)
         ignored |= check_nested(item, TOOL_ITEM_FIELDS, path)
         function = as_object(item.get("function"), f"{path}.function")
-        ignored |= check_nested(function, _NAMED_FIELDS, f"{path}.function")
+        ignored |= check_nested(function, NAMED_FIELDS, f"{path}.function")
         name = as_text(function.get("name"), f"{path}.function.name")
         _check_known(name, use, f"{path}.function.name")
         names.add(name)

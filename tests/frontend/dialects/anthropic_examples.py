@@ -2,7 +2,7 @@
 
 import msgspec
 
-from frontend.dialects.anthropic import ANTHROPIC_FIELDS, OUTPUT_CONFIG_FIELDS, THINKING_FIELDS
+from frontend.dialects.anthropic import ANTHROPIC_FIELDS, FORMAT_FIELDS, OUTPUT_CONFIG_FIELDS, THINKING_FIELDS
 from frontend.dialects.anthropic_blocks import BLOCK_FIELDS
 from frontend.dialects.anthropic_errors import ANTHROPIC_ENVELOPE
 from frontend.dialects.anthropic_frames import MessageFramer, message_reply
@@ -27,6 +27,7 @@ ANTHROPIC_TABLES: dict[str, FieldTable] = {
     "messages.tool_choice": TOOL_CHOICE_FIELDS,
     "messages.thinking": THINKING_FIELDS,
     "messages.output_config": OUTPUT_CONFIG_FIELDS,
+    "messages.output_config.format": FORMAT_FIELDS,
 }
 
 

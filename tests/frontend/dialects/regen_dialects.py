@@ -25,9 +25,16 @@ from frontend.dialects.base import (
     WholeChoice,
 )
 from frontend.dialects.fields import FieldTable
+from frontend.dialects.openai_constraints import JSON_SCHEMA_FIELDS, RESPONSE_FORMAT_FIELDS, STRUCTURED_FIELDS
 from frontend.dialects.openai_fields import STREAM_OPTIONS_FIELDS
-from frontend.dialects.openai_messages import MESSAGE_FIELDS, PART_FIELDS
-from frontend.dialects.openai_tools import CHOICE_FIELDS, FUNCTION_FIELDS, TOOL_ITEM_FIELDS
+from frontend.dialects.openai_messages import CALL_FIELDS, CALLED_FIELDS, MESSAGE_FIELDS, PART_FIELDS
+from frontend.dialects.openai_tools import (
+    ALLOWED_FIELDS,
+    CHOICE_FIELDS,
+    FUNCTION_FIELDS,
+    NAMED_FIELDS,
+    TOOL_ITEM_FIELDS,
+)
 from frontend.errors import HTTP_MEANINGS, RequestError, error_body
 from frontend.sse import DONE, frame
 from protocol.errors import ErrorCode
@@ -108,10 +115,17 @@ TABLES: dict[str, FieldTable] = {
     "chat": openai_chat.CHAT_FIELDS,
     "chat.messages[]": MESSAGE_FIELDS,
     "chat.messages[].content[]": PART_FIELDS,
+    "chat.messages[].tool_calls[]": CALL_FIELDS,
+    "chat.messages[].tool_calls[].function": CALLED_FIELDS,
     "chat.tools[]": TOOL_ITEM_FIELDS,
     "chat.tool_choice": CHOICE_FIELDS,
+    "chat.tool_choice.function": NAMED_FIELDS,
+    "chat.tool_choice.allowed_tools": ALLOWED_FIELDS,
     "chat.tools[].function": FUNCTION_FIELDS,
     "completions": openai_completions.COMPLETION_FIELDS,
+    "response_format": RESPONSE_FORMAT_FIELDS,
+    "response_format.json_schema": JSON_SCHEMA_FIELDS,
+    "structured_outputs": STRUCTURED_FIELDS,
     "stream_options": STREAM_OPTIONS_FIELDS,
     **ANTHROPIC_TABLES,
     **RESPONSE_TABLES,

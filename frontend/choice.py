@@ -76,7 +76,8 @@ class LiveChoice:
         self._is_echo_only = texts.generation.is_echo_only
         self._is_stop_included = texts.generation.include_stop
         self._calls = 0
-        self._reasoning_tokens = 0
+        # Among those that were heard.
+        self.reasoning_tokens = 0
         self._call_ids: set[str] = set()
         self._is_started = False
 
@@ -153,7 +154,7 @@ class LiveChoice:
 
     def _told(self, output: TextOutput) -> list[ReplyEvent]:
         events: list[ReplyEvent] = []
-        self._reasoning_tokens = output.reasoning_tokens
+        self.reasoning_tokens = output.reasoning_tokens
         for piece, starts in output.pieces:
             entries = () if self._entries is None else self._entries.told(starts)
             events.append(self._event(piece, entries))
@@ -202,7 +203,7 @@ class LiveChoice:
         """A reply that calls ends with `tool_calls`, unless it was cut: its calls may not be whole then."""
         self.is_finished = True
         word: FinishWord = "tool_calls" if reason == "stop" and self._calls else reason
-        return ChoiceFinished(self._choice, word, stop, self._reasoning_tokens)
+        return ChoiceFinished(self._choice, word, stop, self.reasoning_tokens)
 
 
 def _failure_of(end: Finish | RowFailure) -> RequestError | None:

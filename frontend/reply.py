@@ -124,7 +124,7 @@ class LiveReply:
         if has_end and self._failure is None and all(row.is_over for row in self._rows):
             if self._late_failure is None:
                 self._is_told = True
-                events.append(ReplyFinished(usage=self.usage))
+                events.append(ReplyFinished(self.usage, sum(row.reasoning_tokens for row in self._rows)))
             self._failure = self._late_failure
         return events
 

@@ -16,6 +16,12 @@ class Typed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """What says by its type what it is."""
 
 
+class MessageTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """thinking_tokens: among the output's, with those that begin and end the thinking."""
+
+    thinking_tokens: int
+
+
 class MessageUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Anthropic's counts: input_tokens are those that were computed, beside those read from a cache."""
 
@@ -23,6 +29,7 @@ class MessageUsage(msgspec.Struct, frozen=True, kw_only=True):
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
     output_tokens: int
+    output_tokens_details: MessageTokensDetails
 
 
 class TextBlock(Typed, frozen=True, kw_only=True, tag="text"):
@@ -140,12 +147,13 @@ class Ping(Typed, frozen=True, kw_only=True, tag="ping"):
 StreamEvent = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop | Ping
 
 
-def message_usage(usage: Usage) -> MessageUsage:
+def message_usage(usage: Usage, thinking_tokens: int = 0) -> MessageUsage:
     """The wire's counts in Anthropic's words."""
     return MessageUsage(
         input_tokens=usage.prompt_tokens - usage.cached_tokens,
         cache_read_input_tokens=usage.cached_tokens,
         output_tokens=usage.completion_tokens,
+        output_tokens_details=MessageTokensDetails(thinking_tokens=thinking_tokens),
     )
 
 

@@ -102,7 +102,8 @@ class MessageFramer:
                 self._end = event
                 sent = self._closed()
             case ReplyFinished(usage=usage):
-                sent = [MessageDelta(delta=self._stop(usage), usage=message_usage(usage)), MessageStop()]
+                told = message_usage(usage, self._end.reasoning_tokens)
+                sent = [MessageDelta(delta=self._stop(usage), usage=told), MessageStop()]
             case _ as never:
                 assert_never(never)
         return sent
@@ -191,7 +192,7 @@ def message_reply(facts: ReplyFacts, generation: Generation, choices: list[Whole
         content=tuple(block.whole() for block in blocks),
         stop_reason=None if stop is None else stop.stop_reason,
         stop_sequence=None if stop is None else stop.stop_sequence,
-        usage=message_usage(usage),
+        usage=message_usage(usage, choices[0].reasoning_tokens),
     )
 
 

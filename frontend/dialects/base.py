@@ -282,9 +282,13 @@ class ChoiceFinished:
 
 @dataclass(frozen=True, slots=True)
 class ReplyFinished:
-    """After the last choice. usage: summed over the choices, the prompt counted once per prompt."""
+    """After the last choice. usage: summed over the choices, the prompt counted once per prompt.
+
+    reasoning_tokens: among those that all choices generated.
+    """
 
     usage: Usage
+    reasoning_tokens: int = 0
 
 
 ReplyEvent = (
@@ -330,6 +334,7 @@ class WholeChoice:
     reasoning_parts: list[str] = field(default_factory=list[str])
     calls: list[WholeCall] = field(default_factory=list[WholeCall])
     stop: str | None = None
+    reasoning_tokens: int = 0
     events: list[ReplyEvent] = field(default_factory=list[ReplyEvent])
 
     def add(self, event: ReplyEvent) -> None:
@@ -353,9 +358,10 @@ class WholeChoice:
             case ToolCallArguments(text=text, entries=entries):
                 self.calls[-1].argument_parts.append(text)
                 self.entries += entries
-            case ChoiceFinished(reason=reason, stop=stop):
+            case ChoiceFinished(reason=reason, stop=stop, reasoning_tokens=reasoning_tokens):
                 self.reason = reason
                 self.stop = stop
+                self.reasoning_tokens = reasoning_tokens
             case ChoiceStarted() | ToolCallFinished() | ReplyFinished():
                 pass
 

@@ -32,7 +32,7 @@ from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation
 from frontend.dialects.openai_logprobs import ChatLogprobs, chat_logprobs, read_chat_logprobs
 from frontend.dialects.openai_messages import read_messages
 from frontend.dialects.openai_tools import TOOL_FIELDS, ReadVariables, read_role_mapping, read_tools, read_variables
-from frontend.dialects.openai_usage import UsageBody, usage_body
+from frontend.dialects.openai_usage import UsageBody, head, usage_body
 from frontend.dialects.values import as_body, read_bool
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
@@ -195,20 +195,17 @@ def chat_frames(facts: ReplyFacts, event: ReplyEvent, include_usage: bool) -> li
             return []
         case ChoiceFinished(choice=index, reason=reason):
             choice = ChunkChoice(index=index, delta=ChunkDelta(), finish_reason=reason)
-        case ReplyFinished(usage=usage):
-            return [_chunk(facts, (), usage_body(usage))] if include_usage else []
+        case ReplyFinished(usage=usage, reasoning_tokens=reasoning):
+            return [ChatChunk(**head(facts), choices=(), usage=usage_body(usage, reasoning))] if include_usage else []
         case _ as never:
             assert_never(never)
-    return [_chunk(facts, (choice,), None if include_usage else UNSET)]
+    return [ChatChunk(**head(facts), choices=(choice,), usage=None if include_usage else UNSET)]
 
 
 def chat_reply(facts: ReplyFacts, choices: list[WholeChoice], usage: Usage) -> ChatReply:
     """The whole reply."""
     return ChatReply(
-        id=facts.id,
-        created=facts.created,
-        model=facts.model,
-        system_fingerprint=facts.fingerprint,
+        **head(facts),
         choices=tuple(
             ChatChoice(
                 index=whole.choice,
@@ -218,7 +215,7 @@ def chat_reply(facts: ReplyFacts, choices: list[WholeChoice], usage: Usage) -> C
             )
             for whole in choices
         ),
-        usage=usage_body(usage),
+        usage=usage_body(usage, sum(whole.reasoning_tokens for whole in choices)),
     )
 
 
@@ -290,15 +287,4 @@ def _prompt(
         continue_final_message=is_continued,
         variables={**read.variables, **speakers.variables},
         asked_by={**read.asked_by, **speakers.asked_by},
-    )
-
-
-def _chunk(facts: ReplyFacts, choices: tuple[ChunkChoice, ...], usage: UsageBody | UnsetType | None) -> ChatChunk:
-    return ChatChunk(
-        id=facts.id,
-        created=facts.created,
-        model=facts.model,
-        system_fingerprint=facts.fingerprint,
-        choices=choices,
-        usage=usage,
     )

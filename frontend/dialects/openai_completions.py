@@ -32,7 +32,7 @@ from frontend.dialects.fields import FieldTable, Honoured, NeutralOnly, check_fi
 from frontend.dialects.openai_fields import SHARED_FIELDS, read_generation
 from frontend.dialects.openai_logprobs import CompletionLogprobs, completion_logprobs, read_completion_logprobs
 from frontend.dialects.openai_sampling import token_ids
-from frontend.dialects.openai_usage import UsageBody, usage_body
+from frontend.dialects.openai_usage import UsageBody, head, usage_body
 from frontend.dialects.values import Bounds, as_body, as_list, as_text, is_integer, read_bool, read_integer, wrong
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
@@ -114,19 +114,16 @@ def completion_frames(facts: ReplyFacts, event: ReplyEvent, include_usage: bool)
         case ChoiceFinished(choice=index, reason=reason):
             choice = CompletionChunkChoice(text="", index=index, finish_reason=reason)
         case ReplyFinished(usage=usage):
-            return [_chunk(facts, (), usage_body(usage))] if include_usage else []
+            return [CompletionChunk(**head(facts), choices=(), usage=usage_body(usage))] if include_usage else []
         case _ as never:
             assert_never(never)
-    return [_chunk(facts, (choice,), None if include_usage else UNSET)]
+    return [CompletionChunk(**head(facts), choices=(choice,), usage=None if include_usage else UNSET)]
 
 
 def completion_reply(facts: ReplyFacts, choices: list[WholeChoice], usage: Usage) -> CompletionReply:
     """The whole reply."""
     return CompletionReply(
-        id=facts.id,
-        created=facts.created,
-        model=facts.model,
-        system_fingerprint=facts.fingerprint,
+        **head(facts),
         choices=tuple(
             CompletionChunkChoice(
                 text=whole.text,
@@ -193,16 +190,3 @@ def _tokens_prompt(value: object, name: str) -> TokensPrompt:
     if not ids:
         raise wrong(name, ids, "an array of at least one token id")
     return TokensPrompt(token_ids(ids, name))
-
-
-def _chunk(
-    facts: ReplyFacts, choices: tuple[CompletionChunkChoice, ...], usage: UsageBody | UnsetType | None
-) -> CompletionChunk:
-    return CompletionChunk(
-        id=facts.id,
-        created=facts.created,
-        model=facts.model,
-        system_fingerprint=facts.fingerprint,
-        choices=choices,
-        usage=usage,
-    )

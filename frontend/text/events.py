@@ -24,7 +24,7 @@ class TextOutput:
     reply ends here, by it or by a call that is the only one. consumed_tokens: all tokens fed so far, or, once it is
     over, those up to and including the one that ended it. A stop string takes the tokens with it that have no text
     before the cut; of the others each is told once, with its text or after it. reasoning_tokens: of those fed so far,
-    the ones within reasoning, its end included.
+    the ones within reasoning, with those that begin and end it.
     """
 
     pieces: tuple[ToldPiece, ...]

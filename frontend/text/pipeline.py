@@ -43,6 +43,8 @@ class TextPipeline:
         self._stop: str | None = None
         self._consumed_tokens = 0
         self._reasoning_tokens = 0
+        # The last ones, which may be the beginning of reasoning.
+        self._opening_tokens = 0
         # Only for those who ask which token made which text.
         self._spans = TokenSpans() if options.has_spans else None
         self._fed_characters = 0
@@ -54,13 +56,14 @@ class TextPipeline:
             if self._structure.is_over:
                 break
             self._consumed_tokens += 1
-            self._reasoning_tokens += self._structure.is_in_reasoning
+            was_in_reasoning = self._structure.is_in_reasoning
             text = self._detokenizer.feed([id_])
             self._fed_characters += len(text)
             if self._spans is not None:
                 self._spans.add(len(text))
             if text:
                 self._tell(self._structure.feed(text, has_stops=self._has_stops), told)
+            self._count_reasoning(text, was_inside=bool(was_in_reasoning))
         return self._output(told)
 
     def finish(self, last: int | None = None, *, is_cut: bool = False) -> TextOutput:
@@ -81,6 +84,17 @@ class TextPipeline:
         if self._spans is not None and not self._structure.is_over:
             self._tell_starts(self._spans.all_starts(), told)
         return self._output(told)
+
+    def _count_reasoning(self, text: str, *, was_inside: bool) -> None:
+        """Of the token that made this text; those that spell the beginning count once it is whole."""
+        is_inside = self._structure.is_in_reasoning
+        if was_inside or is_inside:
+            self._reasoning_tokens += 1 + self._opening_tokens
+            self._opening_tokens = 0
+        elif is_inside is None and (self._opening_tokens or text.strip()):
+            self._opening_tokens += 1
+        else:
+            self._opening_tokens = 0
 
     @property
     def _has_stops(self) -> bool:

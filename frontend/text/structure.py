@@ -120,9 +120,9 @@ class ReplyStructure:
         self._pieces: list[Piece] = []
 
     @property
-    def is_in_reasoning(self) -> bool:
-        """Whether what comes next is reasoning, or its end."""
-        return self._state is _State.REASONING
+    def is_in_reasoning(self) -> bool | None:
+        """Whether what comes next is reasoning, or its end; None where reasoning may be about to begin."""
+        return None if self._state in (_State.START, _State.HEADER) else self._state is _State.REASONING
 
     @property
     def held_characters(self) -> int:

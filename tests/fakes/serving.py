@@ -93,6 +93,16 @@ def named_events(raw: bytes) -> list[dict[str, Any]]:
     return events
 
 
+def told_usages(raw: bytes) -> list[Any]:
+    """Every usage that a stream of any dialect tells, the last one last."""
+    if b"event: " in raw:
+        events = named_events(raw)
+        found = [event.get("usage") or event.get("message", event.get("response", {})).get("usage") for event in events]
+    else:
+        found = [event.get("usage") for event in decoded_events(raw) if event != "[DONE]"]
+    return [usage for usage in found if usage]
+
+
 @dataclass(frozen=True, slots=True)
 class HttpFrontend:
     """A frontend in this process, and a client's session."""

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.messages import Cancel
 from tests.fakes.deadline import until
-from tests.fakes.serving import named_events, serving
+from tests.fakes.serving import serving, told_usages
 
 CACHED: Final = 7
 CHAT: Final = {"messages": [{"role": "user", "content": "!count"}], "max_tokens": 40}
@@ -33,19 +33,6 @@ ROUTES: Final[dict[str, tuple[str, dict[str, Any], Callable[[Any], int]]]] = {
 STOPS: Final = {"chat": "stop", "completions": "stop", "responses": "stop", "messages": "stop_sequences"}
 
 
-def _usages(raw: bytes) -> list[Any]:
-    """Every usage that a stream tells, the last one last."""
-    text = raw.decode()
-    if "event: " in text:
-        events = named_events(raw)
-        found = [event.get("usage") or event.get("message", event.get("response", {})).get("usage") for event in events]
-    else:
-        from tests.fakes.serving import decoded_events
-
-        found = [event["usage"] for event in decoded_events(raw) if event != "[DONE]" and event.get("usage")]
-    return [usage for usage in found if usage]
-
-
 @pytest.mark.parametrize("has_stop", [False, True])
 @pytest.mark.parametrize("route", ROUTES)
 async def test_usage_tells_it_in_both_modes(runtime_dir: Path, route: str, has_stop: bool) -> None:
@@ -57,7 +44,7 @@ async def test_usage_tells_it_in_both_modes(runtime_dir: Path, route: str, has_s
         status, whole = await served.answer(path, {**whole_body, **stop})
         assert (status, cached_of(whole["usage"])) == (200, CACHED)
         async with await served.post(path, {**body, **stop, "stream": True}) as response:
-            usages = _usages(await response.read())
+            usages = told_usages(await response.read())
     assert cached_of(usages[-1]) == CACHED
     if route == "messages":
         # An agent reads the first one; what was computed and what was not are told apart there already.

@@ -72,7 +72,13 @@ def test_the_order_of_a_stream() -> None:
         "message_stop",
     ]
     assert found.events[0]["message"]["usage"]["input_tokens"] == 30
-    counts = {"input_tokens": 20, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 10, "output_tokens": 9}
+    counts = {
+        "input_tokens": 20,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 10,
+        "output_tokens": 9,
+        "output_tokens_details": {"thinking_tokens": 0},
+    }
     assert found.end == {"stop_reason": "end_turn", "stop_sequence": None, "usage": counts}
     assert found.text == "one two"
 

@@ -26,6 +26,7 @@ class Containment:
     def __init__(self, roster: Roster, on_fault: Callable[[Sequence[Row]], None]) -> None:
         self._roster = roster
         self._on_fault = on_fault
+        self._retrying: set[str] = set()
 
     @contextmanager
     def ending(self, rows: Sequence[Row], code: ErrorCode) -> Iterator[None]:
@@ -42,11 +43,32 @@ class Containment:
     @contextmanager
     def handing(self, rows: Sequence[Row], over: Callable[[str], None]) -> Iterator[None]:
         """A fault in here is logged with these rows, and its words go to `over`, which says what becomes of them."""
+
+        def hand(why: str) -> None:
+            self._on_fault(rows)
+            over(why)
+
+        with self._catching("rows.failed", hand, rows):
+            yield
+
+    @contextmanager
+    def retrying(self, event: str) -> Iterator[None]:
+        """What nobody's answer hangs on and is tried again soon: a fault is logged once, until it has gone well."""
+        is_new = event not in self._retrying
+        with self._catching(event, lambda _why: self._retrying.add(event), is_logged=is_new):
+            yield
+            self._retrying.discard(event)
+
+    @contextmanager
+    def _catching(
+        self, event: str, over: Callable[[str], None], rows: Sequence[Row] = (), *, is_logged: bool = True
+    ) -> Iterator[None]:
+        """over: is told what was raised, in words that any frame takes. is_logged: with all that led to it."""
         try:
             yield
         except Exception as error:  # whatever a model's code or the device raises
-            log.exception("rows.failed", extra={"ids": [row.key.id for row in rows]})
-            self._on_fault(rows)
+            if is_logged:
+                log.exception(event, extra={"ids": [row.key.id for row in rows]})
             why = f"{type(error).__name__}: {error}"[:_SHOWN_LENGTH]
             over(why.encode("utf-8", "backslashreplace").decode())
 

@@ -12,6 +12,7 @@ from engine.admission import Admission
 from engine.batch import Batch, Group
 from engine.constrained import MaskedStep, launch_beside_masks, launch_rest
 from engine.containment import Containment
+from engine.delivery import Delivery
 from engine.errors import EngineError
 from engine.gap import Gap
 from engine.intake import Intake
@@ -56,10 +57,11 @@ class EngineLoop:
         self._mailbox = parts.mailbox
         self._board = parts.board
         self._tally = Tally()
-        self._outbox = Outbox(parts.board.epoch)
-        self._roster = Roster(self._outbox, self._tally)
+        outbox = Outbox()
+        self._roster = Roster(outbox, self._tally)
         self._prefixes = parts.prefixes
         self._faults = Containment(self._roster, self._prefixes.distrust)
+        self._delivery = Delivery(parts.board.epoch, parts.mailbox, outbox, self._roster, self._faults)
         self._admission = Admission(parts.facts)
         self._intake = Intake(parts, self._roster, self._admission, self._faults)
         self._allocator = Allocator(parts.weights_bytes, parts.memory.budget_bytes)
@@ -75,7 +77,7 @@ class EngineLoop:
         while not self._is_drained():
             self.turn()
         self._tell()
-        self._publish()
+        self._try_publish()
         self._mailbox.say_goodbye("the engine was stopped")
 
     def turn(self) -> None:
@@ -293,10 +295,14 @@ class EngineLoop:
     # --- tell -----------------------------------------------------------------------------------
 
     def _tell(self) -> None:
-        self._outbox.flush(self._mailbox, self._pulse.steps)
+        self._delivery.tell(self._pulse.steps)
 
     def _publish_when_due(self) -> None:
         if self._reporter.is_due():
+            self._try_publish()
+
+    def _try_publish(self) -> None:
+        with self._faults.retrying("status.unpublished"):
             self._publish()
 
     @property

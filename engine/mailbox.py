@@ -27,6 +27,7 @@ from protocol.messages import (
     ParserNames,
     Ping,
     Rejected,
+    Step,
     Submit,
     SubmitId,
     Welcome,
@@ -122,18 +123,27 @@ class Mailbox:
         try:
             frame = encode(message)
         except ProtocolError as error:
-            # What it misses is told by the end of its lease, after which it may say Hello again.
             log.error("frame.unsendable", extra={"client": client.hex(), "why": error.message})  # noqa: TRY400  # no fault of the encoder's
-            if self.clients.pop(client, None) is not None:
-                self._lost.append(ClientLost(client, is_reachable=True))
+            self.lose(client)
             return
+        self._send(client, frame)
+
+    def tell_step(self, client: bytes, step: Step) -> None:
+        """As tell(), but raises ProtocolError for rows that no frame holds: who they are, the caller can find out."""
+        self._send(client, encode(step))
+
+    def lose(self, client: bytes) -> None:
+        """Ends the lease of a client that missed something. It is told so, and may say Hello again."""
+        if self.clients.pop(client, None) is not None:
+            self._lost.append(ClientLost(client, is_reachable=True))
+
+    def _send(self, client: bytes, frame: bytes) -> None:
         try:
             self._socket.send_multipart([client, frame], zmq.NOBLOCK)
         except zmq.ZMQError as error:
-            if error.errno not in (errno.EHOSTUNREACH, zmq.EAGAIN):
-                raise
+            # A socket that is broken for all says so when it is heard.
             if self.clients.pop(client, None) is not None:
-                reason = "full" if error.errno == zmq.EAGAIN else "gone"
+                reason = {zmq.EAGAIN: "full", errno.EHOSTUNREACH: "gone"}.get(error.errno or 0, str(error))
                 log.warning("client.lost", extra={"client": client.hex(), "reason": reason})
                 self._lost.append(ClientLost(client, is_reachable=False))
 

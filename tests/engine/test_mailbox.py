@@ -1,10 +1,12 @@
 """The engine's end of the wire over real sockets: hellos, leases, broken frames, peers that go."""
 
+import errno
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgpack
@@ -15,7 +17,7 @@ from engine.mailbox import CancelHeard, ClientLost, ControlHeard, Mailbox, Submi
 from engine.model.tokenizer_files import TokenizerFiles
 from protocol.codec import MAX_FRAME_BYTES, decode_from_engine, encode, pack_ids
 from protocol.endpoint import bind_requests, connect_requests, open_runtime_folder
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages import (
     PROTOCOL_VERSION,
     AnyFromEngine,
@@ -314,6 +316,36 @@ def test_a_client_that_cannot_be_told_loses_its_lease(wire: _Wire) -> None:
     wire.send(unlucky, hello())
     assert wire.hear() == []
     assert isinstance(answer(unlucky), Welcome)
+
+
+def test_rows_that_no_frame_holds_are_their_senders_to_sort_out(wire: _Wire) -> None:
+    """A Step of several rows need not cost its client the lease; lose() is there for when nothing else is left."""
+    socket = wire.greeted()
+    delta = RowDelta(id=SubmitId("a"), tokens=bytes(MAX_FRAME_BYTES))
+    with pytest.raises(ProtocolError, match="over the limit"):
+        wire.mailbox.tell_step(b"one", Step(epoch=EPOCH, step=1, rows=(delta,)))
+    wire.mailbox.tell_step(b"one", Step(epoch=EPOCH, step=2, rows=()))
+    assert answer(socket) == Step(epoch=EPOCH, step=2, rows=())
+    assert wire.mailbox.hear(time.monotonic(), 0) == []
+    for _ in range(2):
+        wire.mailbox.lose(b"one")
+    assert wire.mailbox.hear(time.monotonic(), 0) == [ClientLost(b"one", is_reachable=True)]
+
+
+def test_a_send_that_fails_in_any_other_way_costs_its_client(
+    wire: _Wire, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the engine: what is wrong with the socket for all is found when it is heard."""
+    wire.greeted()
+
+    def failing(*_: object) -> None:
+        raise zmq.ZMQError(errno.EMSGSIZE)
+
+    monkeypatch.setattr(wire.mailbox, "_socket", SimpleNamespace(send_multipart=failing))
+    wire.mailbox.tell_step(b"one", Step(epoch=EPOCH, step=1, rows=()))
+    assert list(wire.mailbox.clients) == []
+    (record,) = [record for record in caplog.records if record.message == "client.lost"]
+    assert record.__dict__["reason"] == "Message too long"
 
 
 def test_a_full_client_is_lost_instead_of_waited_for(wire: _Wire) -> None:

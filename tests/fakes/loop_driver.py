@@ -74,6 +74,12 @@ class FakeMailbox:
             return
         self.sent.append((client, decode_from_engine(encode(message))))
 
+    def tell_step(self, client: bytes, step: Step) -> None:
+        self.tell(client, step)
+
+    def lose(self, client: bytes) -> None:
+        self.incoming.append(ClientLost(client, is_reachable=True))
+
     def reject(self, client: bytes, error: EngineError, id_: SubmitId | None) -> None:
         self.rejected[id_] = error
 

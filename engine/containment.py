@@ -1,6 +1,7 @@
 """What a fault of a model's code, of a library or of the device costs: those rows that it belongs to, nothing else.
 
-Owns the one broad except of the engine's work; whose fault it is, its callers say.
+Owns the one broad except of the engine's work; whose fault it is, its callers say. Where nothing but faults comes of
+the device any more, that is nobody's own: then the engine has to end.
 """
 
 import logging
@@ -10,6 +11,7 @@ from time import monotonic
 from typing import Final
 
 from engine.batch import Group
+from engine.errors import DeviceLost
 from engine.retire import Roster
 from engine.row import Row
 from protocol.errors import ErrorCode
@@ -18,6 +20,8 @@ log = logging.getLogger(__name__)
 
 # Of an error's text in a row's last word: a library may put a whole program into one.
 _SHOWN_LENGTH: Final = 600
+# In a row, without a step or a chunk in between, before the device itself is doubted.
+FAULTS_BEFORE_DOUBT: Final = 3
 
 
 class Containment:
@@ -26,6 +30,7 @@ class Containment:
     def __init__(self, roster: Roster, on_fault: Callable[[Sequence[Row]], None]) -> None:
         self._roster = roster
         self._on_fault = on_fault
+        self._faults_in_a_row = 0
         self._retrying: set[str] = set()
 
     @contextmanager
@@ -45,6 +50,7 @@ class Containment:
         """A fault in here is logged with these rows, and its words go to `over`, which says what becomes of them."""
 
         def hand(why: str) -> None:
+            self._faults_in_a_row += 1
             self._on_fault(rows)
             over(why)
 
@@ -71,6 +77,29 @@ class Containment:
                 log.exception(event, extra={"ids": [row.key.id for row in rows]})
             why = f"{type(error).__name__}: {error}"[:_SHOWN_LENGTH]
             over(why.encode("utf-8", "backslashreplace").decode())
+
+    def device_worked(self) -> None:
+        """A step or a chunk was computed: what failed before it was not for good."""
+        self._faults_in_a_row = 0
+
+    @property
+    def is_device_in_doubt(self) -> bool:
+        """Whether so many faults have followed each other that check_device() should be asked."""
+        return self._faults_in_a_row >= FAULTS_BEFORE_DOUBT
+
+    def check_device(self, forward: Callable[[], None]) -> None:
+        """Raises DeviceLost if this forward, which owes nothing to any row, fails too.
+
+        Otherwise rows failed that would fail anywhere: a client that tries such a one again and again ends nobody.
+        """
+        found: list[str] = []
+        with self._catching("device.check_failed", found.append):
+            forward()
+        if found:
+            raise DeviceLost(
+                f"{self._faults_in_a_row} faults in a row, and a forward of one token fails as well: {found[0]}"
+            )
+        self._faults_in_a_row = 0
 
     def groups_left(self, groups: list[Group], ended: set[Row], code: ErrorCode) -> list[Group]:
         """The groups that have rows without these. One that cannot let go of a row ends with all of its rows."""

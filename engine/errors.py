@@ -3,6 +3,10 @@
 from protocol.errors import ErrorCode
 
 
+class DeviceLost(Exception):  # noqa: N818  # it is lost, which is more than an error
+    """The device fails whatever is asked of it; a process that begins anew may find it well."""
+
+
 class EngineError(Exception):
     """A request, a model or a start that the engine refuses.
 

@@ -13,7 +13,7 @@ from engine.batch import Batch, Group
 from engine.constrained import MaskedStep, launch_beside_masks, launch_rest
 from engine.containment import Containment
 from engine.delivery import Delivery
-from engine.errors import EngineError
+from engine.errors import DeviceLost, EngineError
 from engine.gap import Gap
 from engine.intake import Intake
 from engine.jump import jump_forward
@@ -73,12 +73,24 @@ class EngineLoop:
         self._drain_ends_at: float | None = None
 
     def run(self) -> None:
-        """Serves until `stop` is set and the live rows are done, or the grace time is over."""
-        while not self._is_drained():
-            self.turn()
+        """Serves until `stop` is set and the live rows are done, or the grace time is over.
+
+        Raises DeviceLost once every row and client was told.
+        """
+        try:
+            while not self._is_drained():
+                self.turn()
+        except DeviceLost as lost:
+            self._end("the engine starts again, try again soon: the device fails", f"{lost}")
+            raise
+        self._end("the engine was stopped")
+
+    def _end(self, message: str, detail: str = "") -> None:
+        """Last words to rows that still live, and to clients."""
+        self._fail_all(f"{message}: {detail}" if detail else message)
         self._tell()
         self._try_publish()
-        self._mailbox.say_goodbye("the engine was stopped")
+        self._mailbox.say_goodbye(message)
 
     def turn(self) -> None:
         """One round of the loop; waits for mail when there is nothing to do."""
@@ -97,6 +109,10 @@ class EngineLoop:
         return COMPILE_WAIT_MS if len(self._roster.rows) == self._admission.compiling_rows else 0
 
     def _hear(self, wait_ms: int) -> None:
+        if self._faults.is_device_in_doubt:
+            self._board.turn_began()
+            self._faults.check_device(lambda: prefill.forward_one(self._parts.model))
+            self._board.turn_ended()
         for heard in self._mailbox.hear(time.monotonic(), wait_ms):
             match heard:
                 case SubmitHeard():
@@ -263,6 +279,7 @@ class EngineLoop:
         with self._faults.ending(rows, ErrorCode.DECODE_FAILED):
             tokens = decode.read(launch.register) if launch.masked is None else launch.masked.known_tokens()
             self._prefixes.proven()
+            self._faults.device_worked()
             unread = iter([(row, token) for row, token in zip(rows, tokens, strict=True) if row.has_unread])
             now = time.monotonic()
             while self._take_each(unread, now):
@@ -342,8 +359,12 @@ class EngineLoop:
             self._board.set_phase("draining", f"rows that may finish: {len(self._roster.rows)}")
             log.info("loop.draining", extra={"rows": len(self._roster.rows), "grace_s": self._parts.grace_s})
         if now >= self._drain_ends_at:
-            for row in list(self._roster.rows.values()):
-                self._roster.fail(row, ErrorCode.SHUTTING_DOWN, "the engine was stopped before the end", now)
+            self._fail_all("the engine was stopped before the end")
+
+    def _fail_all(self, message: str) -> None:
+        now = time.monotonic()
+        for row in list(self._roster.rows.values()):
+            self._roster.fail(row, ErrorCode.SHUTTING_DOWN, message, now)
 
 
 def _goes_on(_why: str) -> None:

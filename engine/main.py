@@ -20,9 +20,9 @@ import zmq
 
 from engine import openblas
 from engine.cache.scheme import KvScheme, read_scheme
-from engine.errors import EngineError
+from engine.errors import DeviceLost, EngineError
 from engine.garbage import leave_out_what_stands
-from engine.heartbeat import Heartbeat, HeartbeatSettings
+from engine.heartbeat import EXIT_STUCK, Heartbeat, HeartbeatSettings
 from engine.loop import EngineLoop
 from engine.mailbox import Mailbox
 from engine.memory import default_ceiling_bytes, limit_device_memory
@@ -103,6 +103,10 @@ def main(arguments: list[str]) -> int:
             return _refuse(error.message)
         log.exception("engine.crashed")
         return EXIT_CRASHED
+    except DeviceLost as lost:
+        log.critical("engine.device_lost", extra={"why": f"{lost}"})
+        # Giving back what is on such a device may hang or abort.
+        os._exit(EXIT_STUCK)
     except Exception:  # the process's last word
         log.exception("engine.crashed")
         return EXIT_CRASHED

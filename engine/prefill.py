@@ -5,6 +5,7 @@ from typing import Any, Final
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
+from mlx_lm.models.cache import make_prompt_cache
 
 from engine.batch import Group
 from engine.cache.base import CacheKind
@@ -85,6 +86,11 @@ def first_token(model: nn.Module, row: Row, masks: GrammarMasks) -> int:
     mx.async_eval(sampled.arrays)
     row.prefilled = len(row.to_prefill)
     return read(sampled.tokens)[0]
+
+
+def forward_one(model: nn.Module) -> None:
+    """Forwards one token that is nobody's, on empty caches, and waits for it: what fails here is no row's fault."""
+    mx.eval(model(mx.array([[0]], dtype=mx.uint32), cache=make_prompt_cache(model)))
 
 
 def _arrays(caches: list[Any]) -> list[mx.array]:

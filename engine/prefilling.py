@@ -137,6 +137,7 @@ class Prefilling:
         group = prefill.launch_together(self._parts.adapters.model_for(rows[0].adapter), self._kinds, rows)
         read_beside()
         prefill.wait_for_chunk(group.caches)
+        self._faults.device_worked()
         self._prefixes.proven()
         # The rows stay in the queue until nothing can fail any more: there they are tried again.
         group.fork([self.rows.family(row) for row in rows])
@@ -157,6 +158,7 @@ class Prefilling:
         if tokens:
             read_beside()
             prefill.wait_for_chunk(row.caches)
+            self._faults.device_worked()
             self._prefixes.proven()
             prefill.quantize(self._parts.cache_plan, row.caches, row.prefilled)
             self._prefixes.chunk_done(row)

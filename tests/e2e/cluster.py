@@ -101,6 +101,16 @@ def running_frontend(
             yield Frontend(process, f"http://127.0.0.1:{port}")
 
 
+@contextmanager
+def supervised(runtime_dir: Path, model: Path, step_limit_s: float = 120.0) -> Iterator[Frontend]:
+    """The supervisor's process, and where its frontend listens. The model may bring code of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        descriptor = listener.fileno()
+        arguments = ["-m", "tests.fakes.watched_serve", str(runtime_dir), str(model), str(step_limit_s)]
+        with child([*arguments, str(descriptor)], pass_fds=[descriptor]) as process:
+            yield Frontend(process, f"http://127.0.0.1:{listener.getsockname()[1]}")
+
+
 def wait_ready(frontend: Frontend, engine: Child) -> None:
     """Polls /readyz; fails with what the processes said when one of them ends, or the time is over."""
     deadline_s = time.monotonic() + START_LIMIT_S

@@ -1,22 +1,16 @@
 """F4: a device step that never returns, with real processes: seen, ended, started again."""
 
 import asyncio
-import json
-import shutil
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.random_model import TINY_LLAMA, build_random_model
 from engine.heartbeat import EXIT_STUCK
 from tests.e2e.client import COMPLETIONS, client_of
-from tests.e2e.cluster import Frontend, stats, wait_not_ready, wait_ready
+from tests.e2e.cluster import stats, supervised, wait_not_ready, wait_ready
 from tests.fakes import stuck_model
-from tests.fakes.processes import child
+from tests.fakes.model_code import build_model_with
 from tests.fakes.stuck_model import STUCK_PROMPT
 
 # Far above what a forward of the tiny model takes on a busy machine, warming up included.
@@ -27,26 +21,12 @@ GOOD: dict[str, Any] = {"prompt": [5, 6, 7], "max_tokens": 8, "ignore_eos": True
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A tiny model that gets stuck on one prompt."""
-    folder = build_random_model(tmp_path / "stuck", TINY_LLAMA)
-    shutil.copy(stuck_model.__file__, folder / "stuck_model.py")
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    (folder / "config.json").write_text(json.dumps({**config, "model_file": "stuck_model.py"}), encoding="utf-8")
-    return folder
-
-
-@contextmanager
-def supervised(runtime_dir: Path, model: Path) -> Iterator[Frontend]:
-    """The supervisor's process, and where its frontend listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        descriptor = listener.fileno()
-        arguments = ["-m", "tests.fakes.watched_serve", str(runtime_dir), str(model), str(STEP_LIMIT_S)]
-        with child([*arguments, str(descriptor)], pass_fds=[descriptor]) as process:
-            yield Frontend(process, f"http://127.0.0.1:{listener.getsockname()[1]}")
+    return build_model_with(stuck_model, tmp_path / "stuck")
 
 
 async def test_a_step_that_never_returns_costs_one_restart(runtime_dir: Path, model: Path) -> None:
     """Readiness goes, the engine ends itself and is started again; who ran then is told, and the next is served."""
-    with supervised(runtime_dir, model) as served:
+    with supervised(runtime_dir, model, STEP_LIMIT_S) as served:
         await asyncio.to_thread(wait_ready, served, served.process)
         async with client_of(served.url) as client:
             expected = await client.ask(COMPLETIONS, GOOD)

@@ -5,7 +5,7 @@ Owns when a prefix is kept and which one is taken; what is given up for room is 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -165,7 +165,8 @@ class PrefixKeeper:
 
     def chunk_done(self, row: Row) -> None:
         """Keeps a copy of the row's caches, if they now hold a prefix that is worth keeping."""
-        row.prefix.float_tokens = row.prefix.float_tokens or row.prefilled
+        if self._is_quantized:
+            row.prefix.float_tokens = row.prefix.float_tokens or row.prefilled
         if row.prefilled not in row.prefix.snapshots or row.caches is None:
             return
         holding = Holding.of_solo(row.caches, row.prefilled)
@@ -249,17 +250,17 @@ class PrefixKeeper:
         length = min(holding.length, len(known) // TOKEN_BYTES, most or holding.length)
         tokens = known[: length * TOKEN_BYTES]
         is_cut_too_short = length < holding.length and length < holding.shortest
-        if length < self._least_tokens or is_cut_too_short or self._store.covers(scope, tokens):
-            return
-        if not self._store.make_room(holding.size_bytes):
-            return
-        caches: list[Any] = []
-        for cache in holding.prefix(length):
-            prefill.launch_copy(cache)
-            caches.append(cache)
-        size_bytes = sum(cache.nbytes for cache in caches)
         float_tokens = min(row.prefix.float_tokens, length)
-        entry = Entry(scope, tokens, caches, shortest(holding.kinds, length), size_bytes, float_tokens)
+        entry = Entry(scope, tokens, shortest(holding.kinds, length), float_tokens)
+        if length < self._least_tokens or is_cut_too_short or self._store.covers(entry):
+            return
+        # MLX is lazy: now it is known what will be held, and nothing is copied before there is room for it.
+        entry.caches = list(holding.prefix(length))
+        entry.size_bytes = sum(cache.nbytes for cache in entry.caches)
+        if not self._store.make_room(entry):
+            return
+        for cache in entry.caches:
+            prefill.launch_copy(cache)
         if self._store.put(entry):
             self._unproven.append(entry)
 

@@ -4,7 +4,7 @@ Owns who is kept and the counts; caches are opaque here, and what of them may be
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from engine.model.adapters import Adapter
@@ -29,15 +29,19 @@ class Entry:
 
     scope: Scope
     tokens: bytes
-    caches: list[Any]
     shortest: int
-    size_bytes: int
     float_tokens: int = 0
+    caches: list[Any] = field(default_factory=list[Any])
+    size_bytes: int = 0
 
     @property
     def length(self) -> int:
         """Its tokens."""
         return len(self.tokens) // TOKEN_BYTES
+
+    def stands_for(self, other: "Entry") -> bool:
+        """Whether it serves everyone whom the other one would. It begins with the other's tokens."""
+        return self.shortest <= other.shortest and self.float_tokens >= other.float_tokens
 
 
 class Hit(NamedTuple):
@@ -100,32 +104,41 @@ class PrefixStore:
                 return Hit(entry, min(length, usable))
         return None
 
-    def covers(self, scope: Scope, tokens: bytes) -> bool:
-        """Whether some entry gives all of these tokens; it then counts as used."""
-        length = len(tokens) // TOKEN_BYTES
-        found = self.find(scope, tokens, length)
-        return found is not None and found.length == length
+    def covers(self, entry: Entry) -> bool:
+        """Whether one that is stored stands for this one, which need not be made then; it counts as used."""
+        trie = self._tries.get(entry.scope)
+        if trie is None:
+            return False
+        for shared, _, stored in trie.find(entry.tokens):
+            if shared < entry.length:
+                return False
+            if stored.stands_for(entry):
+                self._use(stored)
+                return True
+        return False
 
     def put(self, entry: Entry) -> bool:
-        """Whether the entry is stored. Those that it can stand for go, and others where they leave no room."""
-        if self.is_off or entry.size_bytes > self._left_bytes:
+        """Whether the entry is stored, behind `make_room`. For one that is covered nothing is gained."""
+        if not self.make_room(entry):
             return False
-        trie = self._tries.get(entry.scope, PrefixTrie[Entry]())
-        for older in list(trie.prefixes(entry.tokens)):
-            if older.length >= entry.shortest:
-                self.drop(older)
-        self._give_up(entry.size_bytes, entries=1)
-        # Dropping a scope's last entry ends its trie.
-        self._tries.setdefault(entry.scope, trie).put(entry.tokens, entry)
+        self._tries.setdefault(entry.scope, PrefixTrie[Entry]()).put(entry.tokens, entry)
         self._entries[entry] = None
         self.size_bytes += entry.size_bytes
         return True
 
-    def make_room(self, size_bytes: int) -> bool:
-        """Gives up others until an entry of so many bytes has room; not when it never would, which is told."""
-        if self.is_off or size_bytes > self._left_bytes:
+    def make_room(self, entry: Entry) -> bool:
+        """Whether there is room for the entry now: those that it stands for go, and others where that is not enough.
+
+        Where there never would be, all stay.
+        """
+        if self.is_off or entry.size_bytes > self._left_bytes:
             return False
-        self._give_up(size_bytes, entries=1)
+        trie = self._tries.get(entry.scope)
+        for older in [] if trie is None else list(trie.prefixes(entry.tokens)):
+            # Of one sequence there is one entry.
+            if older.length == entry.length or entry.stands_for(older):
+                self.drop(older)
+        self._give_up(entry.size_bytes, entries=1)
         return True
 
     def live_rows_take(self, size_bytes: int) -> None:
@@ -150,11 +163,12 @@ class PrefixStore:
             self.drop(next(iter(self._entries)))
 
     def drop(self, entry: Entry) -> None:
-        """Forgets one entry, if it is still there."""
+        """Forgets one entry, if it is still there. Whoever still knows it holds none of its bytes."""
         if entry not in self._entries:
             return
         del self._entries[entry]
         self.size_bytes -= entry.size_bytes
+        entry.caches.clear()
         trie = self._tries[entry.scope]
         trie.remove(entry.tokens)
         if trie.is_empty:

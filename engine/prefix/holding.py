@@ -25,7 +25,7 @@ class Holding(NamedTuple):
     @classmethod
     def of_row(cls, group: Group, index: int) -> "Holding | None":
         """Of a row in a group; None as of solo caches."""
-        length = group.lengths[index]
+        length = group.layout.width - group.layout.pads[index]
         if len(group.rows) == 1:
             # Alone a row may have quantized what its batch would not.
             return cls.of_solo(group.caches, length)

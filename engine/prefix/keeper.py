@@ -98,15 +98,17 @@ class PrefixKeeper:
         row.prefix.leader, row.prefix.leader_tokens = None, 0
         if self._cannot_ask(row):
             return
-        hit = self._find(row, _known(row))
-        expected_tokens = 0 if hit is None else hit.length
+        known = _known(row)
+        hit = self._find(row, known)
+        found_tokens = 0 if hit is None else hit.length
         for leader in before:
-            if _may_share(leader, row):
+            than = max(row.prefix.leader_tokens, found_tokens + self._chunk_tokens)
+            if _may_share_more(leader, row, than):
                 stop = min(len(leader.to_prefill), len(row.to_prefill)) - 1
-                length = self._kept_length(leader, min(_shared_tokens(leader, _known(row)), stop))
-                if length > max(row.prefix.leader_tokens, expected_tokens + self._chunk_tokens):
+                length = self._kept_length(leader, min(_shared_tokens(leader, known), stop))
+                if length > than:
                     row.prefix.leader, row.prefix.leader_tokens = leader, length
-        expected_tokens = max(expected_tokens, row.prefix.leader_tokens)
+        expected_tokens = max(found_tokens, row.prefix.leader_tokens)
         row.prefix.expected_tokens = expected_tokens if expected_tokens >= self._least_tokens else 0
 
     def begin(self, row: Row, groups: Iterable[Group], prefilling: Iterable[Row]) -> None:
@@ -195,22 +197,24 @@ class PrefixKeeper:
         return max((length for length in self._snapshots_of(row) if length <= shared), default=0)
 
     def _found(self, row: Row, living: "Iterable[_Living]") -> _Found | None:
-        """In the store, or in a row that lives and has more of it; None: no more than the row has already."""
-        most, tokens = len(row.to_prefill) - 1, _known(row)
+        """In the store, or in a row that lives and has more of it; None: not enough to be worth it."""
+        least, most, tokens = row.prefilled + self._least_tokens, len(row.to_prefill) - 1, _known(row)
         best: _Found | None = None
         hit = self._find(row, tokens)
         if hit is not None:
             holding = Holding.of_solo(hit.entry.caches, hit.entry.length)
             assert holding is not None, "caches of no kind are never kept"
             best = _Found(holding, hit.length, hit.entry.float_tokens, hit.entry)
-        for donor, holding in living:
-            if not _may_share(donor, row):
+        for each in living:
+            than = max(least - 1, 0 if best is None else best.length)
+            if min(each.length, most) <= than or not _may_share_more(each.row, row, than):
                 continue
-            length = min(_shared_tokens(donor, tokens), holding.length, most)
-            is_apt = holding.shortest <= length and self._reads_alike(row, length, donor.prefix.float_tokens)
-            if is_apt and (best is None or length > best.length):
-                best = _Found(holding, length, donor.prefix.float_tokens)
-        return best if best is not None and best.length >= row.prefilled + self._least_tokens else None
+            length = min(_shared_tokens(each.row, tokens), each.length, most)
+            if length > than and self._reads_alike(row, length, each.row.prefix.float_tokens):
+                holding = each.holding()
+                if holding is not None and holding.shortest <= length:
+                    best = _Found(holding, length, each.row.prefix.float_tokens)
+        return best if best is not None and best.length >= least else None
 
     def _find(self, row: Row, tokens: bytes) -> Hit | None:
         return self._store.find(
@@ -236,9 +240,11 @@ class PrefixKeeper:
         """
         if self._store.is_off:
             return
-        leaving = [*_half_way(ended), *(each for each in _decoding(groups) if each.row.ending is not None)]
-        self._store.live_rows_take(live_bytes - sum(each.holding.size_bytes for each in leaving))
-        for row, holding in leaving:
+        living = (*_half_way(ended), *_decoding(groups))
+        leaving = [each for each in living if each.row.ending is not None]
+        held = [(each.row, holding) for each in leaving if (holding := each.holding()) is not None]
+        self._store.live_rows_take(live_bytes - sum(holding.size_bytes for _, holding in held))
+        for row, holding in held:
             if row.ending is not None and row.ending.reason != "error":
                 self._keep(row, holding, row.prefix.keep_tokens)
 
@@ -294,32 +300,41 @@ class PrefixKeeper:
 
 
 class _Living(NamedTuple):
-    """A row, and what it holds."""
+    """A row, and where its caches are: its place in a group; None: its own. length: tokens in them."""
 
     row: Row
-    holding: Holding
+    length: int
+    group: Group | None = None
+    seat: int = 0
+
+    def holding(self) -> Holding | None:
+        """What it holds: made only for a row that lends or leaves something."""
+        if self.group is not None:
+            return Holding.of_row(self.group, self.seat)
+        return Holding.of_solo(self.row.caches or [], self.length)
 
 
 def _decoding(groups: Iterable[Group]) -> Iterator[_Living]:
     for group in groups:
-        for index, row in enumerate(group.rows):
-            holding = Holding.of_row(group, index)
-            if holding is not None:
-                yield _Living(row, holding)
+        for seat, (row, length) in enumerate(zip(group.rows, group.lengths, strict=True)):
+            yield _Living(row, length, group, seat)
 
 
 def _half_way(rows: Iterable[Row]) -> Iterator[_Living]:
     """Those on their way into a group."""
-    for row in rows:
-        holding = None if not row.caches or not row.prefilled else Holding.of_solo(row.caches, row.prefilled)
-        if holding is not None:
-            yield _Living(row, holding)
+    return (_Living(row, row.prefilled) for row in rows if row.caches and row.prefilled)
 
 
-def _may_share(donor: Row, row: Row) -> bool:
-    """Whether two rows are of one scope and begin alike."""
-    is_other = donor is not row and donor.ending is None
-    return is_other and _scope(donor) == _scope(row) and donor.to_prefill[0] == row.to_prefill[0]
+def _may_share_more(donor: Row, row: Row, than: int) -> bool:
+    """Whether a row of the same scope might lend more than so many tokens: the next one is equal.
+
+    It spares most pairs of long prompts a look at all of their tokens.
+    """
+    # The last token is never lent.
+    if than + 1 >= len(row.to_prefill) or donor is row or donor.ending is not None:
+        return False
+    is_equal = donor.known_from(than, than + 1) == row.to_prefill[than : than + 1]
+    return is_equal and _scope(donor) == _scope(row)
 
 
 def _name(found: _Found, most: int) -> FoundBy:

@@ -9,6 +9,7 @@ import pytest
 
 from engine.cache.plan import CachePlan
 from engine.cache.scheme import LayerScheme
+from engine.prefix.holding import Holding
 from engine.prefix.store import StoreLimits
 from protocol.messages import LogprobsWanted
 from tests.fakes.loop_driver import LoopDriver
@@ -81,6 +82,24 @@ def _stop_early(driver: LoopDriver, prompt: list[int], kept_tokens: int) -> None
         driver.turn()
     driver.cancel("long", "stop", keep_tokens=kept_tokens)
     driver.turn()
+
+
+def test_only_rows_that_end_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many decode beside them; nor does a row that comes ask what those of other prompts hold."""
+    asked: list[int] = []
+    original = Holding.of_row
+
+    def counting(group: Any, index: int) -> Holding | None:
+        asked.append(index)
+        return original(group, index)
+
+    monkeypatch.setattr(Holding, "of_row", counting)
+    driver = LoopDriver(tiny_model("llama"))
+    for index in range(8):
+        driver.submit(str(index), prompt_of(60, index), max_tokens=10 if index == 3 else 60)
+    driver.turn(20)
+    assert "3" not in driver.live_ids()
+    assert asked == [3]
 
 
 def test_rows_hold_no_entry_that_was_given_up(model: nn.Module) -> None:

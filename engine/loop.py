@@ -131,11 +131,11 @@ class EngineLoop:
 
     def _obey(self, heard: ControlHeard) -> None:
         with self._faults.handing([], lambda why: self._mailbox.control_done(heard, why)):
+            if heard.control.command == "flush_prefixes":
+                self._mailbox.control_done(heard, None, self._prefixes.clear())
+                return
             try:
-                if heard.control.command == "flush_prefixes":
-                    self._prefixes.clear()
-                else:
-                    self._parts.mounter.obey(heard.control)
+                self._parts.mounter.obey(heard.control)
             except EngineError as error:
                 self._mailbox.control_done(heard, error.message)
                 return

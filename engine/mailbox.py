@@ -9,6 +9,7 @@ import zmq
 
 from engine.errors import EngineError
 from engine.model.tokenizer_files import TokenizerFiles
+from engine.prefix.store import Dropped
 from protocol.codec import decode_to_engine, encode, submit_id_of
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages import (
@@ -170,9 +171,19 @@ class Mailbox:
             ),
         )
 
-    def control_done(self, heard: ControlHeard, error: str | None) -> None:
+    def control_done(self, heard: ControlHeard, error: str | None, dropped: Dropped | None = None) -> None:
         """Answers a command. error None: it is done."""
-        self.tell(heard.client, ControlDone(epoch=self._welcome.epoch, id=heard.control.id, error=error))
+        entries, size_bytes = dropped or (0, 0)
+        self.tell(
+            heard.client,
+            ControlDone(
+                epoch=self._welcome.epoch,
+                id=heard.control.id,
+                error=error,
+                dropped_entries=entries,
+                dropped_bytes=size_bytes,
+            ),
+        )
 
     def _heard(self, parts: list[bytes], now: float) -> Heard | None:
         client, *frames = parts

@@ -336,10 +336,12 @@ class Rejected(FromEngine, frozen=True, kw_only=True, tag="rejected"):
 
 
 class ControlDone(FromEngine, frozen=True, kw_only=True, tag="control_done"):
-    """error None: done."""
+    """error None: done. dropped_entries, dropped_bytes: prefixes that `flush_prefixes` made the engine forget."""
 
     id: str
     error: str | None = None
+    dropped_entries: int = 0
+    dropped_bytes: int = 0
 
 
 class Goodbye(FromEngine, frozen=True, kw_only=True, tag="goodbye"):

@@ -6,55 +6,47 @@ from typing import Annotated, Final
 import typer
 
 from engine.ctl.failure import EXIT_USAGE, CommandError
-from protocol.endpoint import RuntimeFolder, default_runtime_path
+from engine.ctl.runtime_option import RuntimeDir, runtime_folder
 
 adapter_app: Final = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="LoRA adapters of a running engine.")
-
-_Folder = Annotated[
-    Path | None, typer.Option("--runtime-dir", help=f"the engine's folder [default: {default_runtime_path()}]")
-]
 
 
 @adapter_app.command("add")
 def add(
     name: Annotated[str, typer.Argument(help="what requests call it")],
     folder: Annotated[Path, typer.Argument(help="with adapter_config.json and adapters.safetensors")],
-    runtime_dir: _Folder = None,
+    runtime_dir: RuntimeDir = None,
 ) -> None:
     """Mount an adapter; running requests go on, new ones may name it."""
     from engine.ctl.operator import command
 
     if "=" in name:
         raise CommandError(f"{name}: a name has no `=`", EXIT_USAGE)
-    command(_opened(runtime_dir), "mount_adapter", f"{name}={folder.expanduser().absolute()}")
+    command(runtime_folder(runtime_dir), "mount_adapter", f"{name}={folder.expanduser().absolute()}")
     print(f"{name} is mounted")
 
 
 @adapter_app.command("remove")
 def remove(
     name: Annotated[str, typer.Argument(help="of a mounted adapter")],
-    runtime_dir: _Folder = None,
+    runtime_dir: RuntimeDir = None,
 ) -> None:
     """Unmount an adapter; requests that run with it go on to their ends."""
     from engine.ctl.operator import command
 
-    command(_opened(runtime_dir), "unmount_adapter", name)
+    command(runtime_folder(runtime_dir), "unmount_adapter", name)
     print(f"{name} is unmounted")
 
 
 @adapter_app.command("list")
-def show(runtime_dir: _Folder = None) -> None:
+def show(runtime_dir: RuntimeDir = None) -> None:
     """The mounted adapters, one a line."""
     import sys
 
     from engine.ctl.operator import engine_in
 
-    names = engine_in(_opened(runtime_dir)).adapters
+    names = engine_in(runtime_folder(runtime_dir)).adapters
     if not names:
         print("engine-ctl: no adapter is mounted", file=sys.stderr)
     for name in names:
         print(name)
-
-
-def _opened(path: Path | None) -> RuntimeFolder:
-    return RuntimeFolder((path or default_runtime_path()).expanduser().absolute())

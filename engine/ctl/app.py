@@ -5,7 +5,6 @@ Exit statuses: 0 done; 1 failed; 2 wrong usage; 3 `status`: nothing runs; 78 `se
 
 import sys
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,9 +12,9 @@ import typer
 from engine.ctl.adapters import adapter_app
 from engine.ctl.failure import EXIT_NOT_RUNNING, EXIT_USAGE, CommandError, not_running
 from engine.ctl.options import command_of
+from engine.ctl.runtime_option import RuntimeDir, runtime_folder
 from engine.ctl.serve import run_serve
 from engine.ctl.settings import ServeSettings
-from protocol.endpoint import default_runtime_path
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("serve")(command_of(ServeSettings, run_serve))
@@ -49,18 +48,15 @@ def engine_ctl(
 @app.command()
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
-    runtime_dir: Annotated[
-        Path | None, typer.Option(help=f"folder for sockets, locks and state [default: {default_runtime_path()}]")
-    ] = None,
+    runtime_dir: RuntimeDir = None,
 ) -> None:
     """Show what is served, by whom, and how busy it is; exit status 3 when nothing runs."""
     import msgspec
     from rich.console import Console
 
     from engine.ctl.status_view import read_status, show_status
-    from protocol.endpoint import RuntimeFolder
 
-    folder = RuntimeFolder((runtime_dir or default_runtime_path()).expanduser().absolute())
+    folder = runtime_folder(runtime_dir)
     view = read_status(folder) if folder.path.is_dir() else None
     if view is None:
         if as_json:
@@ -72,6 +68,16 @@ def status(
         print(msgspec.json.encode(view).decode())
     else:
         show_status(view, Console(soft_wrap=True))
+
+
+@app.command()
+def flush(runtime_dir: RuntimeDir = None) -> None:
+    """Make the running engine forget all kept prefixes; running requests go on."""
+    from engine.ctl.operator import command
+    from engine.ctl.status_view import size_text
+
+    done = command(runtime_folder(runtime_dir), "flush_prefixes")
+    print(f"prefixes forgotten: {done.dropped_entries} ({size_text(done.dropped_bytes)})")
 
 
 @app.command()

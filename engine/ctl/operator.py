@@ -40,7 +40,9 @@ def engine_in(folder: RuntimeFolder) -> EngineStatus:
     return status
 
 
-def command(folder: RuntimeFolder, name: ControlCommand, argument: str, limit_s: float = ANSWER_LIMIT_S) -> None:
+def command(
+    folder: RuntimeFolder, name: ControlCommand, argument: str = "", limit_s: float = ANSWER_LIMIT_S
+) -> ControlDone:
     """Has the engine carry a command out. Raises CommandError: what the engine says, or that it does not answer."""
     status = engine_in(folder)
     if status.protocol_version != PROTOCOL_VERSION:
@@ -64,6 +66,7 @@ def command(folder: RuntimeFolder, name: ControlCommand, argument: str, limit_s:
                 socket.send(encode(Leave(epoch=status.epoch)), zmq.NOBLOCK)
     if done.error is not None:
         raise CommandError(done.error)
+    return done
 
 
 def _answer(socket: "zmq.Socket[bytes]", id_: str, limit_s: float) -> ControlDone:

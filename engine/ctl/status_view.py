@@ -148,7 +148,7 @@ def _facts(view: StatusView) -> list[tuple[str, str]]:
     rows = view.rows
     facts.append(("rows", f"{rows.waiting} waiting, {rows.prefilling} prefilling, {rows.decoding} decoding"))
     facts.append(("tokens", f"{view.tokens_per_s:.1f} per second, {view.tokens.generated_total} since start"))
-    facts.append(("memory", f"{_size(view.kv_bytes)} KV, {_size(view.memory.weights_bytes)} weights"))
+    facts.append(("memory", f"{size_text(view.kv_bytes)} KV, {size_text(view.memory.weights_bytes)} weights"))
     facts.append(("prefixes", _prefixes(view.prefix)))
     facts.append(("step", f"{view.step.count} done, running for {view.step.age_ms:.0f} ms"))
     return facts
@@ -196,11 +196,13 @@ def _prefixes(prefix: PrefixStatus) -> str:
     if not prefix.limit_bytes:
         return "none are kept"
     share = prefix.hit_tokens / prefix.queried_tokens if prefix.queried_tokens else 0.0
+    most = size_text(prefix.limit_bytes)
     return (
-        f"{prefix.entries} kept, {_size(prefix.size_bytes)} (at most {_size(prefix.limit_bytes)} with the rows' KV); "
+        f"{prefix.entries} kept, {size_text(prefix.size_bytes)} (at most {most} with the rows' KV); "
         f"{prefix.hits} of {prefix.hits + prefix.misses} prompts began with one, {share:.0%} of their tokens"
     )
 
 
-def _size(count_bytes: int) -> str:
+def size_text(count_bytes: int) -> str:
+    """Bytes in a person's words."""
     return f"{count_bytes / 1e9:.2f} GB" if count_bytes >= 1e9 else f"{count_bytes / 1e6:.1f} MB"

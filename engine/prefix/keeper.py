@@ -14,7 +14,7 @@ from engine.batch import Group
 from engine.cache.base import CacheKind
 from engine.model.adapters import Adapters
 from engine.prefix.holding import Holding, shortest
-from engine.prefix.store import Entry, Hit, PrefixStore, Scope, StoreLimits
+from engine.prefix.store import Dropped, Entry, Hit, PrefixStore, Scope, StoreLimits
 from engine.prefix.trie import TOKEN_BYTES, shared_bytes
 from engine.prefix.use import FoundBy
 from engine.row import Row
@@ -293,10 +293,10 @@ class PrefixKeeper:
             if entry.scope.adapter is not None and not self._adapters.has(entry.scope.adapter):
                 self._store.drop(entry)
 
-    def clear(self) -> None:
-        """Forgets everything."""
-        self._store.clear()
+    def clear(self) -> Dropped:
+        """Forgets everything; says what it was."""
         self._unproven.clear()
+        return self._store.clear()
 
 
 class _Living(NamedTuple):

@@ -51,6 +51,13 @@ class Hit(NamedTuple):
     length: int
 
 
+class Dropped(NamedTuple):
+    """What was forgotten at once. size_bytes: of the entries' caches."""
+
+    entries: int
+    size_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
     """size_bytes: over live rows' caches and entries together, 0 stores nothing. entries: None for no limit.
@@ -174,10 +181,12 @@ class PrefixStore:
         if trie.is_empty:
             del self._tries[entry.scope]
 
-    def clear(self) -> None:
-        """Forgets all entries."""
+    def clear(self) -> Dropped:
+        """Forgets all entries; says what they were."""
+        dropped = Dropped(len(self._entries), self.size_bytes)
         for entry in list(self._entries):
             self.drop(entry)
+        return dropped
 
     def status(self) -> PrefixStatus:
         """What is stored, and how much has been given up; how often rows looked for it is told by those who look."""

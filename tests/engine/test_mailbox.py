@@ -15,6 +15,7 @@ import zmq
 
 from engine.mailbox import CancelHeard, ClientLost, ControlHeard, Mailbox, SubmitHeard
 from engine.model.tokenizer_files import TokenizerFiles
+from engine.prefix.store import Dropped
 from protocol.codec import MAX_FRAME_BYTES, decode_from_engine, encode, pack_ids
 from protocol.endpoint import bind_requests, connect_requests, open_runtime_folder
 from protocol.errors import ErrorCode, ProtocolError
@@ -235,9 +236,9 @@ def test_control_is_handed_on_and_answered_by_its_id(wire: _Wire) -> None:
     (heard,) = wire.hear()
     assert isinstance(heard, ControlHeard)
     wire.mailbox.control_done(heard, "no")
-    done = answer(socket)
-    assert isinstance(done, ControlDone)
-    assert (done.id, done.error) == ("c1", "no")
+    assert answer(socket) == ControlDone(epoch=EPOCH, id="c1", error="no")
+    wire.mailbox.control_done(heard, None, Dropped(3, 4_000))
+    assert answer(socket) == ControlDone(epoch=EPOCH, id="c1", dropped_entries=3, dropped_bytes=4_000)
 
 
 def test_silence_ends_the_lease(wire: _Wire) -> None:

@@ -15,7 +15,7 @@ from engine.model.adapters import Adapters
 from engine.mounts import Mounter
 from engine.parts import LoopParts
 from engine.prefix.keeper import PrefixKeeper, RowCaches
-from engine.prefix.store import StoreLimits
+from engine.prefix.store import Dropped, StoreLimits
 from engine.sampling.grammar import GrammarCompiler
 from engine.speculate import Speculator
 from engine.status import StatusBoard
@@ -56,6 +56,7 @@ class FakeMailbox:
     rejected: dict[SubmitId | None, EngineError] = field(default_factory=dict)
     clients: dict[bytes, Client] = field(default_factory=dict)
     answers: dict[str, str | None] = field(default_factory=dict)
+    dropped: dict[str, Dropped | None] = field(default_factory=dict)
     malformed_frames: int = 0
     stale_messages: int = 0
     goodbyes: int = 0
@@ -83,8 +84,9 @@ class FakeMailbox:
     def reject(self, client: bytes, error: EngineError, id_: SubmitId | None) -> None:
         self.rejected[id_] = error
 
-    def control_done(self, heard: ControlHeard, error: str | None) -> None:
+    def control_done(self, heard: ControlHeard, error: str | None, dropped: Dropped | None = None) -> None:
         self.answers[heard.control.id] = error
+        self.dropped[heard.control.id] = dropped
 
     def end_lease(self, client: bytes) -> None:
         self.ended_leases.append(client)

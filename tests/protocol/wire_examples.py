@@ -169,7 +169,9 @@ FROM_ENGINE: Final[dict[str, m.AnyFromEngine]] = {
         retry_after_s=1.5,
     ),
     "rejected_least": m.Rejected(epoch="e1", code=ErrorCode.MALFORMED_FRAME, message=""),
-    "control_done_full": m.ControlDone(epoch="e1", id="c1", error="no such adapter"),
+    "control_done_full": m.ControlDone(
+        epoch="e1", id="c1", error="no such adapter", dropped_entries=3, dropped_bytes=4_000
+    ),
     "control_done_least": m.ControlDone(epoch="e1", id="c"),
     "goodbye_full": m.Goodbye(epoch="e1", reason="version_mismatch", message="the engine speaks version 1"),
     "goodbye_least": m.Goodbye(epoch="e1", reason="shutting_down"),

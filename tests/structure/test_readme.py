@@ -40,7 +40,7 @@ def test_flag_table_has_the_codes_defaults() -> None:
 def test_every_command_in_it_exists() -> None:
     """Each `engine-ctl X` and each `make X`."""
     commands = set(typer.main.get_group(app).commands)
-    assert set(re.findall(r"engine-ctl (serve|status|pull|adapter|\w+(?= --))", README)) == commands
+    assert set(re.findall(r"engine-ctl (serve|status|flush|pull|adapter|\w+(?= --))", README)) == commands
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     assert set(re.findall(r"`?make ([a-z]+)\b", README)) - targets == set()
 

@@ -178,12 +178,14 @@ def test_salts_and_adapters_never_meet(tmp_path: Path) -> None:
 
 
 def test_an_operator_empties_the_cache() -> None:
-    """By command; the next row computes all."""
+    """By command, which says what there was; the next row computes all."""
     driver = _driver()
     _run(driver, "first")
+    kept = driver.prefixes.status()
     driver.control("flush_prefixes", "")
     driver.turn()
     assert driver.mailbox.answers == {"flush_prefixes ": None}
+    assert driver.mailbox.dropped == {"flush_prefixes ": (1, kept.size_bytes)}
     assert (driver.prefixes.status().entries, driver.prefixes.status().size_bytes) == (0, 0)
     assert _run(driver, "second") == 0
 

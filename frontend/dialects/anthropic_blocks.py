@@ -7,62 +7,62 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from frontend.dialects.anthropic_hosted import CACHE, HOSTED_BLOCKS, HostedReader, hosted_fields
 from frontend.dialects.anthropic_signature import signed_reasoning
 from frontend.dialects.attachments import note
-from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, check_fields
+from frontend.dialects.fields import MAX_NAME_LENGTH, FieldTable, Harmless, Honoured, Named, check_fields
+from frontend.dialects.hosted_tools import as_error
 from frontend.dialects.values import as_list, as_object, as_text, read_bool, read_text, shown, wrong
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 
-_CACHE: Final = Harmless("every prompt is kept as long as there is room")
-
 BLOCK_FIELDS: Final[Mapping[str, FieldTable]] = {
-    "text": {"type": Honoured(), "text": Honoured(), "cache_control": _CACHE, "citations": Named(([],))},
+    "text": {"type": Honoured(), "text": Honoured(), "cache_control": CACHE, "citations": Named(([],))},
     "image": {
         "type": Honoured("a note in its place in earlier messages and results of tools, else refused"),
         "source": Named(),
-        "cache_control": _CACHE,
+        "cache_control": CACHE,
     },
     "thinking": {
         "type": Honoured(),
         "thinking": Honoured("given to the template as reasoning"),
         "signature": Honoured("has the reasoning of a block that was sent with display omitted"),
-        "cache_control": _CACHE,
+        "cache_control": CACHE,
     },
-    "redacted_thinking": {"type": Honoured(), "data": Named(), "cache_control": _CACHE},
+    "redacted_thinking": {"type": Honoured(), "data": Named(), "cache_control": CACHE},
     "tool_use": {
         "type": Honoured(),
         "id": Honoured(),
         "name": Honoured(),
         "input": Honoured("given to the template as an object"),
         "caller": Harmless("every call is the model's own"),
-        "cache_control": _CACHE,
+        "cache_control": CACHE,
     },
     "tool_result": {
         "type": Honoured(),
         "tool_use_id": Honoured("given to the template, with the tool's name"),
         "content": Honoured("a string or blocks of text; `Error: ` before it where is_error is not told in it"),
         "is_error": Honoured(),
-        "cache_control": _CACHE,
+        "cache_control": CACHE,
     },
     "tool_reference": {
         "type": Honoured(),
         "tool_name": Honoured("puts a tool with defer_loading into the prompt, and its name into the text"),
-        "cache_control": _CACHE,
+        "cache_control": CACHE,
     },
     "tool_addition": {
         "type": Honoured(),
         "tool": Honoured("a tool_reference or a tool_definition"),
-        "cache_control": _CACHE,
+        "cache_control": CACHE,
     },
-    "tool_removal": {"type": Honoured(), "tool": Honoured("a tool_reference"), "cache_control": _CACHE},
+    "tool_removal": {"type": Honoured(), "tool": Honoured("a tool_reference"), "cache_control": CACHE},
     "document": {
         "type": Honoured(),
         "source": Honoured("text and content; base64, url and file are as images"),
         "title": Honoured("comes before the text"),
         "context": Honoured("comes before the text"),
         "citations": Named(({"enabled": False},)),
-        "cache_control": _CACHE,
+        "cache_control": CACHE,
     },
     "search_result": {
         "type": Honoured(),
@@ -70,21 +70,25 @@ BLOCK_FIELDS: Final[Mapping[str, FieldTable]] = {
         "title": Honoured("comes before the text"),
         "content": Honoured(),
         "citations": Named(({"enabled": False},)),
-        "cache_control": _CACHE,
+        "cache_control": CACHE,
     },
+    **HOSTED_BLOCKS,
 }
 
 # Of documents.
 _READ_SOURCES: Final = ("text", "content")
 
-BlockKind = Literal["text", "thinking", "tool_use", "tool_result"]
+BlockKind = Literal["text", "note", "thinking", "tool_use", "tool_result"]
 
+# Of those that another provider's tools leave in a conversation, those in an assistant's turn.
+_OF_THE_MODEL: Final = frozenset(HOSTED_BLOCKS) - {"container_upload", "browser_state"}
+_RESULTS: Final = frozenset(kind for kind in HOSTED_BLOCKS if kind.endswith("_tool_result"))
 # Which blocks may stand in whose turn, and in which other block.
 _INSIDE: Final[Mapping[str, frozenset[str]]] = {
-    "user": frozenset({"text", "image", "tool_result", "document", "search_result"}),
-    "assistant": frozenset({"text", "thinking", "redacted_thinking", "tool_use"}),
+    "user": frozenset({"text", "image", "tool_result", "document", "search_result", "container_upload"}) | _RESULTS,
+    "assistant": frozenset({"text", "thinking", "redacted_thinking", "tool_use"}) | _OF_THE_MODEL,
     "system": frozenset({"text", "tool_addition", "tool_removal"}),
-    "tool_result": frozenset({"text", "image", "document", "search_result", "tool_reference"}),
+    "tool_result": frozenset({"text", "image", "document", "search_result", "tool_reference", "browser_state"}),
     "document": frozenset({"text", "image"}),
     "search_result": frozenset({"text"}),
 }
@@ -92,7 +96,7 @@ _INSIDE: Final[Mapping[str, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ReadBlock:
-    """What a block became. text: of a text, a reasoning, a result; the others: of a call."""
+    """What a block became. text: of a text, a note, a reasoning, a result; the others: of a call."""
 
     kind: BlockKind
     text: str = ""
@@ -113,10 +117,14 @@ class ToolChange:
 
 @dataclass(slots=True)
 class ReadNotes:
-    """What is found in blocks beside their text: names that are ignored, and changes of the tools, in order."""
+    """What is found in blocks beside their text: names that are ignored, and changes of the tools, in order.
+
+    hosted_names: of the tools that other servers ran, by the ids of their calls.
+    """
 
     ignored: dict[str, None] = field(default_factory=dict[str, None])
     tool_changes: list[ToolChange] = field(default_factory=list[ToolChange])
+    hosted_names: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def read_blocks(items: list[object], holder: str, where: str, notes: ReadNotes) -> list[ReadBlock]:
@@ -132,17 +140,27 @@ def _read(item: object, holder: str, where: str, notes: ReadNotes) -> list[ReadB
     kind = block.get("type")
     if not isinstance(kind, str):
         raise wrong(f"{where}.type", kind, "a string")
-    if kind not in BLOCK_FIELDS:
+    table = BLOCK_FIELDS.get(kind) or (hosted_fields(kind) if holder == "assistant" else None)
+    if table is None:
         raise _unread_block(kind, where)
-    if kind not in _INSIDE[holder]:
+    if kind in BLOCK_FIELDS and kind not in _INSIDE[holder]:
         allowed = ", ".join(sorted(_INSIDE[holder]))
         raise RequestError(
             ErrorCode.INVALID_REQUEST, f"`{where}` is a block of the type {shown(kind)}; here may be: {allowed}", where
         )
-    names = check_fields(block, BLOCK_FIELDS[kind], f"{where}.")
+    names = check_fields(block, table, f"{where}.")
     # Named by the type, without indexes: a long conversation repeats them.
-    notes.ignored |= dict.fromkeys(f"{kind}{name.removeprefix(where)}" for name in names)
-    return _READERS[kind](block, where, notes)
+    notes.ignored |= dict.fromkeys(f"{kind[:MAX_NAME_LENGTH]}{name.removeprefix(where)}" for name in names)
+    reader = _READERS.get(kind)
+    return _hosted(kind, block, where, notes) if reader is None else reader(block, where, notes)
+
+
+def _hosted(kind: str, block: Mapping[str, object], where: str, notes: ReadNotes) -> list[ReadBlock]:
+    def inner(content: object, place: str) -> str:
+        return _inner_text(content, "tool_result", place, notes)
+
+    text = HostedReader(where, notes.ignored, notes.hosted_names, inner).text(kind, block)
+    return [ReadBlock("note", text)] if text else []
 
 
 def _text(block: Mapping[str, object], where: str, notes: ReadNotes) -> list[ReadBlock]:
@@ -181,9 +199,7 @@ def _tool_result(block: Mapping[str, object], where: str, notes: ReadNotes) -> l
     text = "" if content is None else _inner_text(content, "tool_result", f"{where}.content", notes)
     name = f"{where}.is_error"
     is_error = read_bool({name: block.get("is_error")}, name, default=False)
-    if is_error and "error" not in text.partition("\n")[0].lower():
-        text = f"Error: {text}"
-    return [ReadBlock("tool_result", text, id=id_)]
+    return [ReadBlock("tool_result", as_error(text) if is_error else text, id=id_)]
 
 
 def _tool_reference(block: Mapping[str, object], where: str, notes: ReadNotes) -> list[ReadBlock]:
@@ -236,11 +252,11 @@ def refuse_attachments(content: object, where: str) -> None:
         return
     for index, item in enumerate(as_list(content, where)):
         block, place = as_object(item, where), f"{where}.{index}"
-        if block["type"] == "image":
+        if block["type"] in ("image", "container_upload"):
             raise RequestError(
                 ErrorCode.UNSUPPORTED,
-                f'`{place}` is a block of the type "image", which is not supported: this model reads text only; '
-                "leave it out",
+                f"`{place}` is a block of the type {shown(block['type'])}, which is not supported: "
+                "this model reads text only; leave it out",
                 place,
             )
         if block["type"] == "document":

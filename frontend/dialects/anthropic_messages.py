@@ -144,14 +144,13 @@ def _add_user_turn(blocks: list[ReadBlock], conversation: _Conversation) -> None
             if name is not None:
                 result["name"] = name
             conversation.append(result)
-    texts = [block.text for block in blocks if block.kind == "text"]
+    texts = [block.text for block in blocks if block.kind in ("text", "note")]
     if texts:
         conversation.append({"role": "user", "content": "\n".join(texts)})
 
 
 def _add_assistant_turn(blocks: list[ReadBlock], conversation: _Conversation) -> None:
-    # A citation splits one sentence into several blocks.
-    text = "".join(block.text for block in blocks if block.kind == "text")
+    text = _said(blocks)
     message: dict[str, Any] = {"role": "assistant", "content": text}
     reasoning = "\n".join(block.text for block in blocks if block.kind == "thinking" and block.text)
     if reasoning:
@@ -164,6 +163,17 @@ def _add_assistant_turn(blocks: list[ReadBlock], conversation: _Conversation) ->
             for call in calls
         ]
     conversation.append(message)
+
+
+def _said(blocks: list[ReadBlock]) -> str:
+    """An assistant's words. A citation splits one sentence into several blocks; a note has lines of its own."""
+    words = ""
+    for block in blocks:
+        if block.kind == "note":
+            words += f"\n{block.text}\n" if words and not words.endswith("\n") else f"{block.text}\n"
+        elif block.kind == "text":
+            words += block.text
+    return words
 
 
 def _add_system(text: str, conversation: _Conversation) -> None:

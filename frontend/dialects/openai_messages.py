@@ -38,11 +38,15 @@ PART_FIELDS: Final[FieldTable] = {
     "prompt_cache_breakpoint": Harmless("steers only where OpenAI caches"),
 }
 CALL_FIELDS: Final[FieldTable] = {
-    "type": Honoured("function"),
+    "type": Honoured("function; a custom tool's call is told as that of a function of one string"),
     "id": Honoured("given to the template"),
     "function": Honoured(),
+    "custom": Honoured(),
     "index": Harmless("calls stand in their order; clients keep it from a stream"),
 }
+# The one argument of a function that a custom tool is told as.
+CUSTOM_INPUT: Final = "input"
+CUSTOM_CALLED_FIELDS: Final[FieldTable] = {"name": Honoured(), "input": Honoured("text")}
 CALLED_FIELDS: Final[FieldTable] = {"name": Honoured(), "arguments": Honoured("an object, or its text")}
 ROLES: Final[Mapping[str, str]] = {
     "system": "system",
@@ -160,20 +164,23 @@ def _tool_call(value: object, where: str, ignored: dict[str, None]) -> dict[str,
     call = as_object(value, where)
     ignored |= check_nested(call, CALL_FIELDS, where)
     kind = call.get("type", "function")
-    if kind != "function":
+    if kind not in ("function", "custom"):
         raise RequestError(
             ErrorCode.UNSUPPORTED,
-            f"`{where}.type` is {shown(kind)}: only `function` calls are supported",
+            f"`{where}.type` is {shown(kind)}: only `function` and `custom` calls are supported",
             param=f"{where}.type",
         )
-    function = as_object(call.get("function"), f"{where}.function")
-    ignored |= check_nested(function, CALLED_FIELDS, f"{where}.function")
+    path = f"{where}.{kind}"
+    called = as_object(call.get(kind), path)
+    ignored |= check_nested(called, CUSTOM_CALLED_FIELDS if kind == "custom" else CALLED_FIELDS, path)
     plain: dict[str, Any] = {"type": "function"}
     if call.get("id") is not None:
         plain["id"] = as_text(call["id"], f"{where}.id")
     plain["function"] = {
-        "name": as_text(function.get("name"), f"{where}.function.name"),
-        "arguments": read_arguments(function.get("arguments"), f"{where}.function.arguments"),
+        "name": as_text(called.get("name"), f"{path}.name"),
+        "arguments": {CUSTOM_INPUT: as_text(called.get("input"), f"{path}.input")}
+        if kind == "custom"
+        else read_arguments(called.get("arguments"), f"{path}.arguments"),
     }
     return plain
 

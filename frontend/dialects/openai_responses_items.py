@@ -9,29 +9,23 @@ from typing import Any, Final
 
 from frontend.dialects.attachments import asked_index, is_attachment, note, refuse_attachments
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, check_nested, plain_path
-from frontend.dialects.openai_messages import read_arguments
+from frontend.dialects.hosted_tools import result_note
+from frontend.dialects.openai_messages import CUSTOM_INPUT, read_arguments
+from frontend.dialects.openai_responses_hosted import ITEM_FIELDS, HostedReading, Item, hosted_item
 from frontend.dialects.openai_responses_output import unsealed
-from frontend.dialects.openai_responses_tools import CUSTOM_INPUT, OfferedTools, joined_name
-from frontend.dialects.values import as_list, as_object, as_text, read_text, shown, wrong
+from frontend.dialects.openai_responses_tools import OfferedTools, joined_name
+from frontend.dialects.values import as_list, as_object, as_text, read_bool, read_text, shown, wrong
 from frontend.errors import HttpErrorCode, RequestError
 from protocol.errors import ErrorCode
 
-Item = Mapping[str, object]
-
-_COMMON: Final[FieldTable] = {
-    "type": Honoured(),
-    "id": Honoured("kept with the item, and found again by item_reference"),
-    "status": Harmless("an item is what it is"),
-    "created_by": Harmless("who made an item is not told to the model"),
-}
 MESSAGE_FIELDS: Final[FieldTable] = {
-    **_COMMON,
+    **ITEM_FIELDS,
     "role": Honoured("user, assistant, system, or developer, which is system"),
     "content": Honoured("a string, or text parts, which are joined; a note for each image or file that is history"),
     "phase": Harmless("tells a client what to show"),
 }
 CALL_FIELDS: Final[FieldTable] = {
-    **_COMMON,
+    **ITEM_FIELDS,
     "call_id": Honoured(),
     "name": Honoured(),
     "namespace": Honoured("joined with the name, as with the tools"),
@@ -41,7 +35,7 @@ CALL_FIELDS: Final[FieldTable] = {
     "async": Named((False,)),
 }
 OUTPUT_FIELDS: Final[FieldTable] = {
-    **_COMMON,
+    **ITEM_FIELDS,
     "call_id": Honoured("of a call that came before"),
     "output": Honoured("a string, or text parts, which are joined; a note for each image or file"),
     "name": Harmless("the call has it"),
@@ -49,7 +43,7 @@ OUTPUT_FIELDS: Final[FieldTable] = {
     "caller": Named(),
 }
 REASONING_ITEM_FIELDS: Final[FieldTable] = {
-    **_COMMON,
+    **ITEM_FIELDS,
     "content": Honoured("given to the template as reasoning_content"),
     "encrypted_content": Honoured("read where there is no content, if it is Convoy's own; another's is named"),
     "summary": Honoured("read where there is neither"),
@@ -64,11 +58,24 @@ PART_FIELDS: Final[FieldTable] = {
 }
 REFERENCE_FIELDS: Final[FieldTable] = {"type": Honoured(), "id": Honoured("of an item that is stored")}
 TOOLS_ITEM_FIELDS: Final[FieldTable] = {
-    **_COMMON,
+    **ITEM_FIELDS,
     "role": Harmless("tools are offered to the model alone"),
     "tools": Honoured("offered like the request's own"),
 }
+APPROVAL_FIELDS: Final[FieldTable] = {
+    **ITEM_FIELDS,
+    "approval_request_id": Harmless("it follows its request"),
+    "approve": Honoured("the user's word; as the last item true is refused, for no MCP server can be called here"),
+    "reason": Honoured(),
+}
+# What the client wants of the reply, and not what was said.
+_SETTINGS: Final[Mapping[str, str]] = {
+    "compaction_trigger": "nothing is compacted here: ask for a summary in a message",
+    "configuration_update": "send `reasoning` and `text` beside `input`",
+}
 
+_APPROVAL: Final = "mcp_approval_response"
+_CALLS: Final = ("reasoning", "function_call", "custom_tool_call")
 _ROLES: Final[Mapping[str, str]] = {
     "user": "user",
     "assistant": "assistant",
@@ -119,6 +126,8 @@ class Transcript:
         for index, item in enumerate(items):
             where = f"{place}[{index}]"
             self.add(item, where)
+            if index == len(items) - 1:
+                _refuse_approval(item, where)
             if index == asked or _speaker(item) in ("system", "developer"):
                 refuse_attachments(item.get("content"), f"{where}.content[{{}}]".format)
 
@@ -134,15 +143,19 @@ class Transcript:
         kind = item_type(item)
         if not isinstance(kind, str):
             raise wrong(f"{where}.type", kind, "the type of an item")
-        reader = _READERS.get(kind)
-        if reader is None:
+        reader, hosted = _READERS.get(kind), hosted_item(kind)
+        read_text({f"{where}.id": item.get("id")}, f"{where}.id")
+        if reader is not None:
+            reader(self, item, where)
+        elif hosted is not None:
+            self.hosted(HostedReading(hosted, item, where))
+        else:
+            advice = _SETTINGS.get(kind, "leave it out")
             raise RequestError(
                 ErrorCode.UNSUPPORTED,
-                f"`{where}` is an item of the type {shown(kind)}, which this server does not read: leave it out",
+                f"`{where}` is an item of the type {shown(kind)}, which this server does not read: {advice}",
                 where,
             )
-        read_text({f"{where}.id": item.get("id")}, f"{where}.id")
-        reader(self, item, where)
 
     def message(self, item: Item, where: str) -> None:
         """What somebody said."""
@@ -186,15 +199,32 @@ class Transcript:
         """What a call came to."""
         self.ignored |= check_nested(item, OUTPUT_FIELDS, where)
         call_id = as_text(item.get("call_id"), f"{where}.call_id")
-        name = self._called.get(call_id)
-        if name is None:
-            raise RequestError(
-                ErrorCode.INVALID_REQUEST,
-                f"`{where}` is the output of the call {shown(call_id)}, and no such call comes before it",
-                where,
-            )
-        text = self.text(item.get("output"), f"{where}.output")
-        self.messages.append({"role": "tool", "tool_call_id": call_id, "name": name, "content": text})
+        self._add_output(call_id, self.text(item.get("output"), f"{where}.output"), where)
+
+    def hosted(self, read: HostedReading) -> None:
+        """What one of another provider's tools did: words, or a call and an output where the client ran it."""
+        call_id, telling = read.call_id, read.kind.telling
+        if telling == "output":
+            text = self._found_tools(read) if "tools" in read.kind.fields else read.result()
+            if call_id is None:
+                self._say(result_note(read.name, text))
+            else:
+                self._add_output(call_id, text, read.where)
+        elif telling == "call" and call_id is not None:
+            self._add_call(call_id, read.name, read.arguments)
+            # The output of a local shell may name its call by this.
+            self._called.setdefault(read_text(read.item, "id") or call_id, read.name)
+        elif note := read.note():
+            self._say(note)
+        self.ignored |= read.ignored
+
+    def approval(self, item: Item, where: str) -> None:
+        """The user's word on a call of an MCP server."""
+        self.ignored |= check_nested(item, APPROVAL_FIELDS, where)
+        is_approved = read_bool(item, "approve", default=False, within=f"{where}.")
+        reason = read_text(item, "reason", f"{where}.")
+        word = "[the user allows the call" if is_approved else "[the user does not allow the call"
+        self.messages.append({"role": "user", "content": f"{word}: {reason}]" if reason else f"{word}]"})
 
     def additional_tools(self, item: Item, where: str) -> None:
         """Tools that are there from here on; a template has one list of tools, so they are there from the start."""
@@ -242,6 +272,23 @@ class Transcript:
     def _call(self, item: Item, where: str, arguments: object) -> None:
         call_id = as_text(item.get("call_id"), f"{where}.call_id")
         name = joined_name(as_text(item.get("name"), f"{where}.name"), read_text(item, "namespace", f"{where}."))
+        self._add_call(call_id, name, arguments)
+
+    def _found_tools(self, read: HostedReading) -> str:
+        """What a search of tools has found: offered, and told by their names."""
+        return "\n".join(self.tools.find(read.item.get("tools") or [], f"{read.where}.tools"))
+
+    def _add_output(self, call_id: str, text: str, where: str) -> None:
+        name = self._called.get(call_id)
+        if name is None:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                f"`{where}` is the output of the call {shown(call_id)}, and no such call comes before it",
+                where,
+            )
+        self.messages.append({"role": "tool", "tool_call_id": call_id, "name": name, "content": text})
+
+    def _add_call(self, call_id: str, name: str, arguments: object) -> None:
         self._called[call_id] = name
         if not self.messages or self.messages[-1]["role"] != "assistant":
             self.messages.append({"role": "assistant", "content": ""})
@@ -257,6 +304,7 @@ _READERS: Final[Mapping[str, Callable[[Transcript, Item, str], None]]] = {
     "custom_tool_call": Transcript.custom_tool_call,
     "custom_tool_call_output": Transcript.call_output,
     "additional_tools": Transcript.additional_tools,
+    _APPROVAL: Transcript.approval,
 }
 
 
@@ -265,7 +313,22 @@ def _speaker(item: Item) -> object:
     kind = item_type(item)
     if kind == "message":
         return item.get("role")
-    return "assistant" if kind in ("reasoning", "function_call", "custom_tool_call") else None
+    if kind == _APPROVAL:
+        return "user"
+    hosted = hosted_item(kind)
+    is_models_own = kind in _CALLS if hosted is None else hosted.telling != "output"
+    return "assistant" if is_models_own else None
+
+
+def _refuse_approval(item: Item, where: str) -> None:
+    """Of a call that is to be made now."""
+    if item_type(item) == _APPROVAL and item.get("approve") is True:
+        raise RequestError(
+            ErrorCode.UNSUPPORTED,
+            f"`{where}` allows a call of an MCP server, which this server cannot make: run the tool yourself, "
+            "and send its call and its output as those of a function",
+            where,
+        )
 
 
 def item_type(item: Item) -> object:

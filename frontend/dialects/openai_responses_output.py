@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from frontend.dialects.openai_logprobs import ChatEntry
+from frontend.dialects.openai_messages import CUSTOM_INPUT
 from frontend.dialects.openai_responses_events import (
     ArgumentsDelta,
     ArgumentsDone,
@@ -42,7 +43,7 @@ from frontend.dialects.openai_responses_objects import (
     ReasoningText,
     SummaryText,
 )
-from frontend.dialects.openai_responses_tools import CUSTOM_INPUT, ToolOrigin
+from frontend.dialects.openai_responses_tools import ToolOrigin
 
 _SEAL: Final = "convoy-reasoning:"
 

@@ -10,13 +10,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from frontend.dialects.base import NamedTool, Tool, ToolChoice, ToolUse
-from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, check_nested
+from frontend.dialects.fields import MAX_NAME_LENGTH, FieldTable, Harmless, Honoured, Named, check_nested, plain_path
+from frontend.dialects.openai_messages import CUSTOM_INPUT
 from frontend.dialects.openai_tools import MAX_TOOLS
 from frontend.dialects.values import as_list, as_object, as_text, read_bool, read_text, shown, wrong
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 
-CUSTOM_INPUT: Final = "input"
 _NAMESPACE_JOIN: Final = "__"
 _CHOICES: Final[Mapping[str, ToolChoice]] = {"auto": "auto", "none": "none", "required": "required"}
 _EXPECTED_CHOICE: Final = "auto, none, required, a function or custom tool by its name, or allowed_tools with a mode"
@@ -58,6 +58,7 @@ ALLOWED_FIELDS: Final[FieldTable] = {
     "tools": Honoured(),
 }
 # Codex declares these with every request; a reply that uses none of them is a right one.
+_OWN_TYPES: Final = ("function", "custom", "namespace")
 UNOFFERED_TYPES: Final = ("web_search", "tool_search", "image_generation")
 
 
@@ -84,6 +85,24 @@ class OfferedTools:
             tool = as_object(item, f"{where}[{index}]")
             if self._offer(tool, f"{where}[{index}]"):
                 self.told.append(tool)
+
+    def find(self, value: object, where: str) -> list[str]:
+        """Offers what a search has found and is not offered yet; the names of all that a client runs."""
+        found: list[str] = []
+        for index, item in enumerate(as_list(value, where)):
+            tool, place = as_object(item, f"{where}[{index}]"), f"{where}[{index}]"
+            kind = as_text(tool.get("type"), f"{place}.type")
+            if kind not in _OWN_TYPES:
+                self.ignored[f"{plain_path(place)}.type={kind[:MAX_NAME_LENGTH]}"] = None
+                continue
+            space = _name(tool, place) if kind == "namespace" else None
+            members = [tool] if space is None else as_list(tool.get("tools"), f"{place}.tools")
+            for member in (as_object(each, place) for each in members):
+                name = joined_name(_name(member, place), space)
+                found.append(name)
+                if name not in self.origins:
+                    self._add(member, place, space)
+        return found
 
     def use(self, choice: object, *, is_parallel: bool) -> ToolUse | None:
         """What the model may call. Raises RequestError for a choice that the tools cannot serve."""

@@ -6,6 +6,7 @@ from frontend.dialects.anthropic import ANTHROPIC_FIELDS, FORMAT_FIELDS, OUTPUT_
 from frontend.dialects.anthropic_blocks import BLOCK_FIELDS
 from frontend.dialects.anthropic_errors import ANTHROPIC_ENVELOPE
 from frontend.dialects.anthropic_frames import MessageFramer, message_reply
+from frontend.dialects.anthropic_hosted import ERROR_FIELDS, HELD_FIELDS
 from frontend.dialects.anthropic_messages import MESSAGE_FIELDS, SYSTEM_MESSAGE_FIELDS
 from frontend.dialects.anthropic_tools import TOOL_CHOICE_FIELDS, TOOL_FIELDS
 from frontend.dialects.base import ChoiceFinished, Generation, ReplyEvent, ReplyFacts, ReplyFinished, WholeChoice
@@ -23,6 +24,8 @@ ANTHROPIC_TABLES: dict[str, FieldTable] = {
     "messages.messages[]": MESSAGE_FIELDS,
     "messages.messages[] of the role system": SYSTEM_MESSAGE_FIELDS,
     **{f"messages.messages[].content[] of the type {kind}": table for kind, table in BLOCK_FIELDS.items()},
+    **{f"messages.messages[].content[] that holds {kind}": table for kind, table in HELD_FIELDS.items()},
+    "messages.messages[].content[] that holds an error": ERROR_FIELDS,
     "messages.tools[]": TOOL_FIELDS,
     "messages.tool_choice": TOOL_CHOICE_FIELDS,
     "messages.thinking": THINKING_FIELDS,

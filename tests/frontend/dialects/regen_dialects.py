@@ -27,7 +27,13 @@ from frontend.dialects.base import (
 from frontend.dialects.fields import FieldTable
 from frontend.dialects.openai_constraints import JSON_SCHEMA_FIELDS, RESPONSE_FORMAT_FIELDS, STRUCTURED_FIELDS
 from frontend.dialects.openai_fields import STREAM_OPTIONS_FIELDS
-from frontend.dialects.openai_messages import CALL_FIELDS, CALLED_FIELDS, MESSAGE_FIELDS, PART_FIELDS
+from frontend.dialects.openai_messages import (
+    CALL_FIELDS,
+    CALLED_FIELDS,
+    CUSTOM_CALLED_FIELDS,
+    MESSAGE_FIELDS,
+    PART_FIELDS,
+)
 from frontend.dialects.openai_tools import (
     ALLOWED_FIELDS,
     CHOICE_FIELDS,
@@ -117,6 +123,7 @@ TABLES: dict[str, FieldTable] = {
     "chat.messages[].content[]": PART_FIELDS,
     "chat.messages[].tool_calls[]": CALL_FIELDS,
     "chat.messages[].tool_calls[].function": CALLED_FIELDS,
+    "chat.messages[].tool_calls[].custom": CUSTOM_CALLED_FIELDS,
     "chat.tools[]": TOOL_ITEM_FIELDS,
     "chat.tool_choice": CHOICE_FIELDS,
     "chat.tool_choice.function": NAMED_FIELDS,

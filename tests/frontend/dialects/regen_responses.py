@@ -25,7 +25,9 @@ from frontend.dialects.openai_responses import (
     parse_responses,
 )
 from frontend.dialects.openai_responses_frames import ResponseFramer, asked_of, whole_response
+from frontend.dialects.openai_responses_hosted import HOSTED_ITEMS
 from frontend.dialects.openai_responses_items import (
+    APPROVAL_FIELDS,
     CALL_FIELDS,
     MESSAGE_FIELDS,
     OUTPUT_FIELDS,
@@ -58,6 +60,8 @@ RESPONSE_TABLES: dict[str, FieldTable] = {
     "responses.input[] output": OUTPUT_FIELDS,
     "responses.input[] item_reference": REFERENCE_FIELDS,
     "responses.input[] additional_tools": TOOLS_ITEM_FIELDS,
+    "responses.input[] mcp_approval_response": APPROVAL_FIELDS,
+    **{f"responses.input[] {kind}": hosted.fields for kind, hosted in HOSTED_ITEMS.items()},
     "responses.tools[] function": FUNCTION_FIELDS,
     "responses.tools[] custom": CUSTOM_FIELDS,
     "responses.tools[] namespace": NAMESPACE_FIELDS,

@@ -95,7 +95,7 @@ def test_documents_that_are_not_text_are_refused(kind: str) -> None:
 
 
 @pytest.mark.parametrize("holder", ["user", "tool_result"])
-@pytest.mark.parametrize("kind", ["server_tool_use", "web_search_tool_result", "mcp_tool_use", "x" * 200])
+@pytest.mark.parametrize("kind", ["video", "web_searched", "x" * 200])
 def test_other_blocks_are_refused_by_their_type(kind: str, holder: str) -> None:
     """What it holds is not known."""
     block = {"type": kind, "source": {}}

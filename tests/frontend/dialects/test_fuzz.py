@@ -15,6 +15,7 @@ from frontend.dialects.openai_chat import CHAT_FIELDS, parse_chat
 from frontend.dialects.openai_completions import COMPLETION_FIELDS, parse_completion
 from frontend.dialects.openai_messages import MESSAGE_FIELDS
 from frontend.dialects.openai_responses import RESPONSES_FIELDS, parse_responses
+from frontend.dialects.openai_responses_hosted import HOSTED_ITEMS
 from frontend.dialects.openai_responses_items import CALL_FIELDS, REASONING_ITEM_FIELDS
 from frontend.dialects.openai_responses_items import MESSAGE_FIELDS as ITEM_FIELDS
 from frontend.dialects.openai_responses_tools import CUSTOM_FIELDS, FUNCTION_FIELDS, NAMESPACE_FIELDS
@@ -29,7 +30,10 @@ MESSAGES = st.lists(
     max_size=3,
 )
 
-ITEM_TYPES = ["message", "reasoning", "function_call", "function_call_output", "item_reference", "additional_tools"]
+ITEM_TYPES = [
+    *("message", "reasoning", "function_call", "function_call_output", "item_reference", "additional_tools"),
+    "mcp_approval_response",
+]
 ITEMS = st.lists(
     st.dictionaries(
         st.sampled_from([*ITEM_FIELDS, *CALL_FIELDS, *REASONING_ITEM_FIELDS, "output", "tools"]),
@@ -37,6 +41,15 @@ ITEMS = st.lists(
         max_size=5,
     ),
     max_size=3,
+)
+HOSTED = st.lists(
+    st.sampled_from([*HOSTED_ITEMS]).flatmap(
+        lambda kind: st.fixed_dictionaries(
+            {"type": st.just(kind)},
+            optional={name: JSON | st.just("c") for name in HOSTED_ITEMS[kind].fields if name != "type"},
+        )
+    ),
+    max_size=4,
 )
 TOOLS = st.lists(
     st.dictionaries(
@@ -66,7 +79,7 @@ def test_any_body_is_parsed_or_refused(chat: object, completion: object, anythin
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(body=bodies([*RESPONSES_FIELDS]), items=ITEMS, tools=TOOLS)
+@given(body=bodies([*RESPONSES_FIELDS]), items=ITEMS | HOSTED, tools=TOOLS)
 def test_any_response_is_parsed_or_refused(body: dict[str, object], items: object, tools: object) -> None:
     """Whatever its items and its tools are; an item that is named and not stored is a 404."""
     refusals = [refusal(parse_responses, each) for each in (body, {"input": items}, {"input": "x", "tools": tools})]

@@ -145,7 +145,7 @@ CALL = {"function": {"name": "f", "arguments": "{}"}}
         ({"role": "user", "content": "x", "tool_calls": [CALL]}, "messages[0].tool_calls"),
         ({"role": "assistant", "tool_calls": {}}, "messages[0].tool_calls"),
         ({"role": "assistant", "tool_calls": [1]}, "messages[0].tool_calls[0]"),
-        ({"role": "assistant", "tool_calls": [{"type": "custom"}]}, "messages[0].tool_calls[0].type"),
+        ({"role": "assistant", "tool_calls": [{"type": "web"}]}, "messages[0].tool_calls[0].type"),
         ({"role": "assistant", "tool_calls": [{}]}, "messages[0].tool_calls[0].function"),
         ({"role": "assistant", "tool_calls": [{"function": {}}]}, "messages[0].tool_calls[0].function.name"),
         (
@@ -167,3 +167,15 @@ def test_the_place_counts_messages() -> None:
     with pytest.raises(RequestError) as caught:
         read_messages([{"role": "user", "content": "x"}, {"role": "user"}])
     assert caught.value.param == "messages[1].content"
+
+
+def test_a_custom_tools_call_is_told_as_a_functions() -> None:
+    """Of one string, as in the Responses API; what it cannot have is named by its place."""
+    call = {"type": "custom", "id": "c1", "custom": {"name": "patch", "input": "*** x"}}
+    read = read_messages([{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}])
+    function = {"name": "patch", "arguments": {"input": "*** x"}}
+    assert read.messages[1]["tool_calls"] == [{"type": "function", "id": "c1", "function": function}]
+    for custom, param in ((None, "custom"), ({"name": "patch"}, "custom.input"), ({"input": "x"}, "custom.name")):
+        with pytest.raises(RequestError) as caught:
+            read_messages([{"role": "assistant", "tool_calls": [{**call, "custom": custom}]}])
+        assert caught.value.param == f"messages[0].tool_calls[0].{param}"

@@ -121,7 +121,7 @@ def test_items_may_bring_tools() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"type": "web_search_call", "id": "ws_1"}, "input[0]"),
+    ({"type": "web_search"}, "input[0]"),
     ({"type": 7}, "input[0].type"),
     ({"type": ["message"]}, "input[0].type"),
     ({}, "input[0].type"),

@@ -21,10 +21,11 @@ class Group:
 
     register: what the rows forward next, [B] uint32: the last sampled tokens, in general not read yet,
     or the last tokens of their prompts. One row has solo caches; two or more have batched ones.
-    plan: how they sample; split: instead, while some of them follow grammars.
+    plan: how they sample; split: instead, while some of them follow grammars; ahead: then the part of the register
+    that is those rows', [C] in batch order, where it can be read before the rest.
     """
 
-    __slots__ = ("caches", "kinds", "layout", "plan", "register", "rows", "split")
+    __slots__ = ("ahead", "caches", "kinds", "layout", "plan", "register", "rows", "split")
 
     def __init__(self, kinds: list[CacheKind] | None) -> None:
         self.kinds = kinds
@@ -32,6 +33,7 @@ class Group:
         self.caches: list[Any] = []
         self.layout = Layout([], 0)
         self.register: mx.array = mx.zeros((0,), mx.uint32)
+        self.ahead: mx.array | None = None
         self.plan: SamplingPlan = plan_sampling([])
         self.split: SplitPlan | None = None
 
@@ -133,6 +135,7 @@ class Group:
     def _seat(self, rows: list[Row], register: mx.array) -> None:
         self.rows = rows
         self.register = register
+        self.ahead = None
         self.plan = plan_sampling(rows)
         self.split = plan_split(rows)
 

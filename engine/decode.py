@@ -1,6 +1,6 @@
 """One decode step in parts, so that the host works while the device does: forward, sample, read."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -8,7 +8,15 @@ import mlx.nn as nn
 from engine.batch import Group
 from engine.sampling.greedy import likeliest_tokens
 from engine.sampling.sampler import sample
-from engine.sampling.split import Split, SplitPlan, sample_constrained
+from engine.sampling.split import SplitPlan, in_batch_order, sample_constrained, sample_free
+
+
+class Masked(NamedTuple):
+    """tokens: [B] uint32, the register that all rows read next. ahead: [C], those in grammars alone, if they are
+    there before the others."""
+
+    tokens: mx.array
+    ahead: mx.array | None = None
 
 
 def launch_forward(model: nn.Module, group: Group) -> mx.array:
@@ -18,9 +26,9 @@ def launch_forward(model: nn.Module, group: Group) -> mx.array:
     return logits
 
 
-def launch_split(split: Split) -> None:
+def launch_logits(logits: mx.array) -> None:
     """Sets the device to work on step n while the host still has to say what some rows may sample from it."""
-    mx.async_eval(split.arrays)
+    mx.async_eval(logits)
 
 
 def launch_sample(logits: mx.array, group: Group) -> mx.array:
@@ -30,11 +38,22 @@ def launch_sample(logits: mx.array, group: Group) -> mx.array:
     return sampled.tokens
 
 
-def launch_masked(split: Split, masked: mx.array, plan: SplitPlan, inputs: mx.array) -> mx.array:
-    """Samples the rest of step n from masked [C, V]. Returns the register that all rows read next: [B] uint32."""
-    sampled = sample_constrained(split, masked, plan, inputs)
-    mx.async_eval(sampled.arrays)
-    return sampled.tokens
+def launch_masked(logits: mx.array, masked: mx.array, plan: SplitPlan, inputs: mx.array) -> Masked:
+    """Samples step n of a group with grammars from logits [B, V] and, of the rows that follow them, masked [C, V].
+
+    inputs: [B]. On a CPU these rows come first, for there the others' sampling takes as long as masks do.
+    """
+    constrained = sample_constrained(masked, plan, inputs)
+    if plan.order is None:
+        mx.async_eval(constrained.arrays)
+        return Masked(constrained.tokens)
+    comes_first = mx.default_device().type == mx.DeviceType.cpu
+    if comes_first:
+        mx.async_eval(constrained.arrays)
+    free = sample_free(logits, plan, inputs)
+    tokens = in_batch_order(free, constrained, plan)
+    mx.async_eval([tokens, *free.arrays, *constrained.arrays])
+    return Masked(tokens, constrained.tokens if comes_first else None)
 
 
 def draft(model: nn.Module, caches: list[Any], unread: list[int], count: int, vocabulary_size: int) -> list[int]:

@@ -51,6 +51,7 @@ class GrammarMasks:
         self._filler: LLExecutor | None = None
         self._is_wary = False
         self._tables: dict[mx.Dtype, mx.array] = {}
+        self._host_table: NDArray[np.float32] | None = None
 
     def start(self, rows: Sequence[Row], unread: Sequence[int | None]) -> Future[Words]:
         """Sets the threads to fill the masks of rows in grammars, each after its unread token if it has one.
@@ -65,18 +66,28 @@ class GrammarMasks:
 
     def laid_over(self, logits: mx.array, words: Words) -> mx.array:
         """Logits [C, V] in which tokens that a row's grammar does not allow are -inf."""
-        penalties = self._table(logits.dtype)[mx.array(words.view(np.uint16))].reshape(len(words), -1)
+        penalties = self._penalties(words, logits.dtype)
         missing = logits.shape[-1] - penalties.shape[-1]
         if missing > 0:
             penalties = mx.pad(penalties, [(0, 0), (0, missing)], constant_values=-mx.inf)
         return logits + penalties[:, : logits.shape[-1]]
 
-    def _table(self, dtype: mx.Dtype) -> mx.array:
-        """[65,536, 16]: what a mask's next 16 bits add to 16 logits. One look-up is the fewest launches on a GPU."""
-        if dtype not in self._tables:
-            bits = np.arange(1 << _LOOKED_UP_BITS)[:, None] >> np.arange(_LOOKED_UP_BITS) & 1
-            self._tables[dtype] = mx.where(mx.array(bits == 1), 0.0, -mx.inf).astype(dtype)
-        return self._tables[dtype]
+    def _penalties(self, words: Words, dtype: mx.Dtype) -> mx.array:
+        """[C, bits of W]: 0 where a token is allowed, else -inf. One look-up is the fewest launches on a GPU.
+
+        On a CPU it is the host's, which takes 43 us for eight rows of 49,152 where MLX takes 180.
+        """
+        halves = words.view(np.uint16)
+        if mx.default_device().type != mx.DeviceType.cpu:
+            if dtype not in self._tables:
+                self._tables[dtype] = mx.array(_penalty_table()).astype(dtype)
+            return self._tables[dtype][mx.array(halves)].reshape(len(words), -1)
+        if self._host_table is None:
+            self._host_table = _penalty_table()
+        penalties = np.empty((*halves.shape, _LOOKED_UP_BITS), np.float32)
+        # Without a mode numpy fills a buffer first, to leave `penalties` alone should an index be wrong.
+        np.take(self._host_table, halves, axis=0, out=penalties, mode="clip")
+        return mx.array(penalties.reshape(len(words), -1)).astype(dtype)
 
     def _work(self, row: Row, token: int | None) -> _Work:
         assert row.grammar is not None, "only rows in grammars have masks"
@@ -104,6 +115,12 @@ class GrammarMasks:
         for mask, each in zip(words, work, strict=True):
             _withhold(mask, each.withheld)
         return words
+
+
+def _penalty_table() -> NDArray[np.float32]:
+    """[65,536, 16]: what a mask's next 16 bits add to 16 logits."""
+    bits = np.arange(1 << _LOOKED_UP_BITS)[:, None] >> np.arange(_LOOKED_UP_BITS) & 1
+    return np.where(bits == 1, np.float32(0.0), np.float32(-np.inf))
 
 
 def _fill_together(filler: LLExecutor, work: list[_Work], masks: NDArray[np.int32]) -> None:

@@ -1,11 +1,10 @@
-"""A group some of whose rows follow grammars: the others are sampled beside the forward, these once masked.
+"""A group some of whose rows follow grammars: they are sampled apart, under their masks.
 
-Owns which row goes when, and the order in which their tokens come together; how each is sampled is sampler.py's.
+Owns which row is sampled where, and how their tokens come together again; how each is sampled is sampler.py's.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import mlx.core as mx
 
@@ -28,18 +27,6 @@ class SplitPlan:
     order: mx.array | None
 
 
-class Split(NamedTuple):
-    """A step before its masks. free: of the rows that need none. logits: [B, V], of all."""
-
-    free: Sampled | None
-    logits: mx.array
-
-    @property
-    def arrays(self) -> list[mx.array]:
-        """What has to be evaluated."""
-        return [self.logits, *(self.free.arrays if self.free is not None else ())]
-
-
 def plan_split(rows: Sequence[Row]) -> SplitPlan | None:
     """None when no row follows a grammar."""
     constrained = [place for place, row in enumerate(rows) if row.grammar is not None]
@@ -60,26 +47,23 @@ def plan_split(rows: Sequence[Row]) -> SplitPlan | None:
     )
 
 
-def sample_free(logits: mx.array, plan: SplitPlan, inputs: mx.array) -> Split:
-    """The tokens of the rows without a grammar, from logits [B, V], which inputs [B] gave."""
-    if plan.order is None:
-        return Split(None, logits)
+def constrained_logits(logits: mx.array, plan: SplitPlan) -> mx.array:
+    """[C, V] of logits [B, V]: of the rows in grammars. Copied late: what is masked then is still in the cache."""
+    return logits if plan.order is None else logits[plan.constrained_at]
+
+
+def sample_constrained(masked: mx.array, plan: SplitPlan, inputs: mx.array) -> Sampled:
+    """The tokens of the rows that follow grammars, [C]. masked: [C, V], their logits under their masks. inputs: [B]."""
+    return sample(masked, plan.constrained, inputs if plan.order is None else inputs[plan.constrained_at])
+
+
+def sample_free(logits: mx.array, plan: SplitPlan, inputs: mx.array) -> Sampled:
+    """The tokens of the rows without a grammar, or of all where that costs less. inputs: [B], gave logits [B, V]."""
     if plan.free_at is None:
-        free = sample(logits, plan.free, inputs)
-    else:
-        free = sample(logits[plan.free_at], plan.free, inputs[plan.free_at])
-    return Split(free, logits)
+        return sample(logits, plan.free, inputs)
+    return sample(logits[plan.free_at], plan.free, inputs[plan.free_at])
 
 
-def constrained_logits(split: Split, plan: SplitPlan) -> mx.array:
-    """[C, V]: of the rows that follow grammars. Copied late: what is masked then is still in the cache."""
-    return split.logits if plan.order is None else split.logits[plan.constrained_at]
-
-
-def sample_constrained(split: Split, masked: mx.array, plan: SplitPlan, inputs: mx.array) -> Sampled:
-    """All rows' tokens, [B]. masked: [C, V], their logits under their masks. inputs: [B]."""
-    if plan.order is None or split.free is None:
-        return sample(masked, plan.constrained, inputs)
-    constrained = sample(masked, plan.constrained, inputs[plan.constrained_at])
-    tokens = mx.concatenate([split.free.tokens, constrained.tokens])[plan.order]
-    return Sampled(tokens, constrained.logprobs)
+def in_batch_order(free: Sampled, constrained: Sampled, plan: SplitPlan) -> mx.array:
+    """All rows' tokens, [B]."""
+    return mx.concatenate([free.tokens, constrained.tokens])[plan.order]

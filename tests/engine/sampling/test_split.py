@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.row import Row
 from engine.sampling.masks import GrammarMasks
-from engine.sampling.split import constrained_logits, plan_split, sample_constrained, sample_free
+from engine.sampling.split import constrained_logits, in_batch_order, plan_split, sample_constrained, sample_free
 from protocol.messages import LogprobsWanted
 from protocol.sampling import Sampling
 from tests.engine.sampling.row_builds import row_of, tokens_of
@@ -31,11 +31,11 @@ def split_tokens(rows: list[Row], logits: mx.array) -> list[int]:
     plan = plan_split(rows)
     assert plan is not None
     masks = GrammarMasks(grammar_tokenizer())
-    split = sample_free(logits, plan, inputs)
     words = masks.start(plan.constrained.rows, [None] * len(plan.constrained.rows)).result()
-    return sample_constrained(
-        split, masks.laid_over(constrained_logits(split, plan), words), plan, inputs
-    ).tokens.tolist()  # pyright: ignore[reportReturnType]
+    masked = masks.laid_over(constrained_logits(logits, plan), words)
+    sampled = sample_constrained(masked, plan, inputs)
+    tokens = sampled.tokens if plan.order is None else in_batch_order(sample_free(logits, plan, inputs), sampled, plan)
+    return tokens.tolist()  # pyright: ignore[reportReturnType]
 
 
 def test_a_group_without_grammars_is_not_split() -> None:

@@ -111,6 +111,6 @@ def _parsed(text: str) -> _Named:
     is_sane = 0 < len(name) <= MAX_NAME_LENGTH and name.isprintable() and "/" not in name and name != "*"
     if not equals or not path or not is_sane:
         raise EngineError(
-            ErrorCode.BAD_SETTING, f"adapter {text!r}: write NAME=FOLDER, with a name without `/` and `=`"
+            ErrorCode.BAD_SETTING, f"--adapter {text}: write NAME=FOLDER, with a name without `/` and `=`"
         )
     return _Named(name, Path(path).expanduser().absolute())

@@ -1,18 +1,24 @@
 """Settings as frozen structs whose fields are the command-line options; no environment, no globals."""
 
 import argparse
-import types
 import typing
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import msgspec
 
 from protocol.errors import ErrorCode, ProtocolError
+from protocol.setting_words import option_names, unwrapped, wrong_setting
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 
 # Of a web page, as its browser sends it: no path behind it. `null` is a page without one.
-Origin = Annotated[str, msgspec.Meta(pattern=r"^(\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s,]+)$")]
+Origin = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^(\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s,]+)$",
+        extra={"expected": "http://HOST or http://HOST:PORT, without a path, or `*` for any"},
+    ),
+]
 # The supervisor's options and the frontend's.
 TemplateOption = Annotated[
     str, msgspec.Meta(min_length=1, description="in place of the model's: a file, or the template itself")
@@ -49,10 +55,10 @@ def parse_settings(settings_type: type[Settings], arguments: list[str], program:
         if not is_text(argument):
             raise ProtocolError(ErrorCode.BAD_SETTING, f"{program}: {argument!r} is not UTF-8 text")
     values = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None}
-    try:
-        return msgspec.convert(values, type=settings_type, strict=False)
-    except msgspec.ValidationError as error:
-        raise ProtocolError(ErrorCode.BAD_SETTING, f"{program}: {_option_in(str(error), values)}") from error
+    wrong = wrong_setting(settings_type, values, strict=False)
+    if wrong is not None:
+        raise ProtocolError(ErrorCode.BAD_SETTING, f"{program}: {wrong.of_option}")
+    return msgspec.convert(values, type=settings_type, strict=False)
 
 
 def is_template(text: str) -> bool:
@@ -76,10 +82,8 @@ def is_text(text: str) -> bool:
 
 
 def _add_option(parser: argparse.ArgumentParser, field: msgspec.structs.FieldInfo, hint: Any) -> None:
-    plain, metas = _unwrapped(hint)
+    plain, metas = unwrapped(hint)
     description = next((meta.description for meta in metas if meta.description), "")
-    aliases = next((meta.extra["aliases"] for meta in metas if meta.extra and "aliases" in meta.extra), ())
-    names = [f"--{field.name.replace('_', '-')}", *aliases]
     options: dict[str, Any] = {"dest": field.name, "default": None, "help": description.replace("%", "%%")}
     if plain is bool:
         options["action"] = "store_true"
@@ -87,25 +91,4 @@ def _add_option(parser: argparse.ArgumentParser, field: msgspec.structs.FieldInf
         options["action"] = "append"
     elif typing.get_origin(plain) is typing.Literal:
         options["choices"] = typing.get_args(plain)
-    parser.add_argument(*names, required=field.required, **options)
-
-
-def _unwrapped(hint: Any) -> tuple[Any, list[msgspec.Meta]]:
-    """The plain type under Annotated and `| None`, with every Meta met on the way."""
-    metas: list[msgspec.Meta] = []
-    while True:
-        origin = typing.get_origin(hint)
-        if origin is typing.Annotated:
-            metas += [item for item in hint.__metadata__ if isinstance(item, msgspec.Meta)]
-            hint = hint.__origin__
-        elif origin in (typing.Union, types.UnionType):
-            hint = next(part for part in typing.get_args(hint) if part is not type(None))
-        else:
-            return hint, metas
-
-
-def _option_in(message: str, values: dict[str, Any]) -> str:
-    """msgspec names the field as `$.max_rows`; a user knows it as `--max-rows`, with its value."""
-    reason, _, where = message.partition(" - at `$.")
-    name = where.rstrip("`").partition("[")[0]
-    return f"--{name.replace('_', '-')} {values.get(name)!r}: {reason}" if where else message
+    parser.add_argument(*option_names(field.name, hint), required=field.required, **options)

@@ -92,7 +92,7 @@ def flags_scheme(settings: KvSettings) -> KvScheme | None:
                 raise _refused(f"--{name.replace('_', '-')} needs --kv-bits", name)
         return None
     layer = LayerScheme(settings.kv_bits, settings.kv_group_size or DEFAULT_GROUP_SIZE)
-    _check(layer, "--kv-bits")
+    _check(layer, f"--kv-bits {layer.bits}", f"--kv-group-size {layer.group_size}")
     return KvScheme("--kv-bits", every=layer, start_tokens=settings.quantized_kv_start or 0)
 
 
@@ -132,16 +132,16 @@ def _file_layers(folder: Path, layer_count: int | None) -> tuple[tuple[int, Laye
         if layer_count is not None and entry.layer_idx >= layer_count:
             raise _refused(f"{where} is missing: the model has layers 0 to {layer_count - 1}")
         layers[entry.layer_idx] = LayerScheme(entry.bits, entry.group_size)
-        _check(layers[entry.layer_idx], where)
+        _check(layers[entry.layer_idx], where, where)
     return tuple(sorted(layers.items()))
 
 
-def _check(layer: LayerScheme, where: str) -> None:
+def _check(layer: LayerScheme, bits_from: str, group_from: str) -> None:
     if layer.bits not in BITS:
-        raise _refused(f"{where}: {layer.bits} bits are not supported; take {' or '.join(map(str, BITS))}")
+        raise _refused(f"{bits_from}: {layer.bits} bits are not supported; take {' or '.join(map(str, BITS))}")
     if layer.group_size not in GROUP_SIZES:
         raise _refused(
-            f"{where}: groups of {layer.group_size} are not supported; take {', '.join(map(str, GROUP_SIZES))}"
+            f"{group_from}: groups of {layer.group_size} are not supported; take {', '.join(map(str, GROUP_SIZES))}"
         )
 
 

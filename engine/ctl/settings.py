@@ -18,6 +18,7 @@ from engine.settings import DtypeName, LogLevel
 from engine.settings import Settings as EngineSettings
 from protocol.endpoint import default_runtime_path
 from protocol.messages import MAX_DRAFT_TOKENS
+from protocol.setting_words import wrong_setting
 from protocol.settings import (
     Origin,
     ReasoningParserOption,
@@ -145,13 +146,19 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     log_level: Annotated[LogLevel, Meta(description="least level logged")] = _ENGINE_DEFAULTS["log_level"]
 
 
+class _Origins(msgspec.Struct, frozen=True):
+    """As the frontends take them: a file and a flag may have several in one text."""
+
+    allowed_origins: tuple[Origin, ...]
+
+
 def serve_settings(flags: dict[str, Any], config: Path | None) -> ServeSettings:
     """The file's values, overruled by the given flags. Raises CommandError naming the key or the option."""
     from_file = read_config(config) if config is not None else {}
-    try:
-        settings = msgspec.convert({**from_file, **flags}, type=ServeSettings)
-    except msgspec.ValidationError as error:
-        raise CommandError(_explained(error, prefix="--"), EXIT_USAGE) from error
+    wrong = wrong_setting(ServeSettings, flags, strict=True)
+    if wrong is not None:
+        raise CommandError(wrong.of_option, EXIT_USAGE)
+    settings = msgspec.convert({**from_file, **flags}, type=ServeSettings)
     check_flags(settings)
     _check_size("--kv-cache-memory-bytes", settings.kv_cache_memory_bytes)
     _check_size("--prompt-cache-bytes", settings.prompt_cache_bytes)
@@ -186,15 +193,11 @@ def _check_template(settings: ServeSettings) -> None:
 
 
 def _origins(given: tuple[str, ...]) -> tuple[str, ...]:
-    origins = tuple(origin.strip() for words in given for origin in words.split(","))
-    try:
-        return msgspec.convert(origins, type=tuple[Origin, ...])
-    except msgspec.ValidationError as error:
-        shown = ", ".join(origins)
-        raise CommandError(
-            f"--allowed-origins {shown}: an origin is http://HOST or http://HOST:PORT, without a path; `*` is any",
-            EXIT_USAGE,
-        ) from error
+    origins = [origin.strip() for words in given for origin in words.split(",")]
+    wrong = wrong_setting(_Origins, {"allowed_origins": origins}, strict=True)
+    if wrong is not None:
+        raise CommandError(wrong.of_option, EXIT_USAGE)
+    return tuple(origins)
 
 
 def size_bytes(size: str) -> int:
@@ -221,16 +224,7 @@ def read_config(path: Path) -> dict[str, Any]:
             raise CommandError(f"{path}: {key!r} is there twice", EXIT_USAGE)
         is_single = get_origin(hints[name]) is tuple and not isinstance(value, list)
         values[name] = [value] if is_single else value
-    try:
-        msgspec.convert(values, type=ServeSettings)
-    except msgspec.ValidationError as error:
-        raise CommandError(f"{path}: {_explained(error, prefix='')}", EXIT_USAGE) from error
+    wrong = wrong_setting(ServeSettings, values, strict=True)
+    if wrong is not None:
+        raise CommandError(f"{path}: {wrong.of_key}", EXIT_USAGE)
     return values
-
-
-def _explained(error: msgspec.ValidationError, prefix: str) -> str:
-    """msgspec names a field as `$.max_rows[...]`; a user knows it as `--max-rows`, or as the file's key."""
-    reason, _, where = str(error).partition(" - at `$.")
-    name = where.rstrip("`").partition("[")[0]
-    shown = name.replace("_", "-") if prefix else name
-    return f"{prefix}{shown}: {reason}"

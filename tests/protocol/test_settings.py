@@ -65,15 +65,18 @@ def test_an_equals_sign_is_taken() -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("--model m --max-rows 0", "--max-rows '0': Expected `int` >= 1"),
-        ("--model m --max-rows 65", "--max-rows '65': Expected `int` <= 64"),
-        ("--model m --max-rows many", "--max-rows 'many': Expected `int`"),
-        ("--model m --max-rows 1.5", "--max-rows '1.5': Expected `int`"),
-        ("--model m --grace-s -1", "--grace-s"),
-        ("--model m --grace-s soon", "--grace-s 'soon': Expected `float`"),
+        ("--model m --max-rows 0", "--max-rows (--decode-concurrency, -n) 0: must be a whole number from 1 to 64"),
+        ("--model m --max-rows 65", "--max-rows (--decode-concurrency, -n) 65: must be a whole number from 1 to 64"),
+        (
+            "--model m --max-rows many",
+            "--max-rows (--decode-concurrency, -n) many: must be a whole number from 1 to 64",
+        ),
+        ("--model m --max-rows 1.5", "--max-rows (--decode-concurrency, -n) 1.5: must be a whole number from 1 to 64"),
+        ("--model m --grace-s=-1", "--grace-s -1: must be a number of at least 0.0"),
+        ("--model m --grace-s soon", "--grace-s soon: must be a number of at least 0.0"),
         ("--model m --dtype int3", "--dtype: invalid choice: 'int3' (choose from"),
-        ("--model m --port 80 --port 99999", "--port ['80', '99999']: Expected `int` <= 65535"),
-        ("--model m --seed x", "--seed 'x': Expected `int | null`"),
+        ("--model m --port 80 --port 99999", "--port 99999: must be a whole number from 1 to 65535"),
+        ("--model m --seed x", "--seed x: must be a whole number"),
         ("--model m --max-row 3", "unrecognized arguments: --max-row"),
         ("--model m --nonsense", "unrecognized arguments: --nonsense"),
         ("--model m stray", "unrecognized arguments: stray"),
@@ -93,7 +96,7 @@ def test_a_bad_value_names_the_option(words: str, complaint: str) -> None:
 
 def test_an_empty_text_names_the_option() -> None:
     """Bounds of text are checked as those of numbers."""
-    with pytest.raises(ProtocolError, match="--model '': Expected `str` of length >= 1"):
+    with pytest.raises(ProtocolError, match="--model '': must be a text that is not empty"):
         _parsed("--model", "")
 
 

@@ -67,7 +67,7 @@ def test_a_bad_file_is_refused_with_the_layer(tmp_path: Path, content: Any, word
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"kv_bits": 5}, "--kv-bits: 5 bits"),
+        ({"kv_bits": 5}, "--kv-bits 5: 5 bits"),
         ({"kv_bits": 4, "kv_group_size": 16}, "groups of 16"),
         ({"kv_bits": 4, "kv_scheme": "config"}, "exclude each other"),
         ({"kv_group_size": 32}, "--kv-group-size needs --kv-bits"),

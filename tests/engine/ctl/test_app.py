@@ -41,7 +41,10 @@ def test_pull_lists_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["serve", "--max-rows", "0"], "engine-ctl: --max-rows: Expected `int` >= 1"),
+        (
+            ["serve", "--max-rows", "0"],
+            "engine-ctl: --max-rows (--decode-concurrency) 0: must be a whole number from 1 to 256",
+        ),
         (["serve", "--config", "/no/such.toml"], "engine-ctl: cannot read /no/such.toml"),
         (["serve", "--port", "1", "--port", "1"], "engine-ctl: --port 1 is given twice"),
         (["pull", "nonsense"], "engine-ctl: no model 'nonsense'"),

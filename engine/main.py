@@ -38,6 +38,7 @@ from engine.model.tokenizer_files import TOKENIZER_NAME, TokenizerFiles
 from engine.mounts import Mounter
 from engine.parts import LoopParts
 from engine.prefix.keeper import PrefixKeeper, RowCaches
+from engine.prefix.least import least_tokens, why_none_is_kept
 from engine.prefix.store import StoreLimits
 from engine.sampling.grammar import GrammarCompiler, GrammarTokenizer
 from engine.sampling.sampler import HONOURED_FIELDS
@@ -215,9 +216,12 @@ def _prepare(
 def _prefixes(limits: StoreLimits, adapters: Adapters, computed: Computed, facts: ModelFacts) -> PrefixKeeper:
     plan = computed.cache_plan
     kinds = plan.kinds(computed.model)
-    if kinds is None:
-        log.warning("prefixes.off", extra={"reason": "the model's layers keep caches of no known kind"})
-    rows = RowCaches(kinds, computed.chunk_tokens, facts.context_length, bool(plan.quantized))
+    least = min(least_tokens(computed.chunk_tokens), facts.context_length)
+    why_none = why_none_is_kept(limits, plan.samples(computed.model, least), least)
+    is_asked_for = 0 in (limits.entries, limits.kept_bytes)
+    if why_none and not is_asked_for:
+        log.warning("prefixes.off", extra={"reason": why_none})
+    rows = RowCaches(kinds, computed.chunk_tokens, facts.context_length, bool(plan.quantized), why_none)
     return PrefixKeeper(limits, adapters, rows)
 
 

@@ -70,7 +70,7 @@ class PrefixStatus(msgspec.Struct, frozen=True, kw_only=True):
     limit_bytes: over live rows' caches and entries; 0: it is off. hits: rows that began with something computed
     before, misses: those that did not. queried_tokens: of the prompts of both, hit_tokens: of them not computed.
     Hits by how: exact: all of the prompt but its last token; snapshot: a whole entry; cut: a part of one; live: of a
-    row that was still running. unasked: rows that had to compute their whole prompt.
+    row that was still running. unasked: rows that had to compute their whole prompt. reason: why nothing is kept.
     """
 
     entries: int = 0
@@ -86,6 +86,7 @@ class PrefixStatus(msgspec.Struct, frozen=True, kw_only=True):
     cut: int = 0
     live: int = 0
     unasked: int = 0
+    reason: str = ""
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,12 +36,12 @@ class CachePlan:
             caches[index] = converted(caches[index], scheme)
         return caches
 
-    def samples(self, model: nn.Module) -> list[Any]:
+    def samples(self, model: nn.Module, tokens: int = 2) -> list[Any]:
         """Solo caches of those classes with a few tokens in them, of which nothing is computed: their shapes tell."""
         caches = make_prompt_cache(model)
-        model(mx.array([[3, 4]], dtype=mx.uint32), cache=caches)
+        model(mx.zeros((1, tokens), dtype=mx.uint32), cache=caches)
         if not self.start_tokens:
-            for _ in self.convert(caches, 2):
+            for _ in self.convert(caches, tokens):
                 pass
         return caches
 

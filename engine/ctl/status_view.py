@@ -193,8 +193,8 @@ def _duration(seconds: float) -> str:
 
 
 def _prefixes(prefix: PrefixStatus) -> str:
-    if not prefix.limit_bytes:
-        return "none are kept"
+    if not prefix.limit_bytes or (prefix.reason and not prefix.entries):
+        return f"none are kept: {prefix.reason}" if prefix.reason else "none are kept"
     share = prefix.hit_tokens / prefix.queried_tokens if prefix.queried_tokens else 0.0
     most = size_text(prefix.limit_bytes)
     return (

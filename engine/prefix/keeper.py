@@ -14,6 +14,7 @@ from engine.batch import Group
 from engine.cache.base import CacheKind
 from engine.model.adapters import Adapters
 from engine.prefix.holding import Holding, shortest
+from engine.prefix.least import least_tokens
 from engine.prefix.store import Dropped, Entry, Hit, PrefixStore, Scope, StoreLimits
 from engine.prefix.trie import TOKEN_BYTES, shared_bytes
 from engine.prefix.use import FoundBy
@@ -23,8 +24,6 @@ from protocol.status import PrefixStatus
 
 # However many a client asks for, so many snapshots of one prompt are kept: the longest ones.
 MOST_SNAPSHOTS: Final = 8
-# A chunk, however short, costs about a quarter of a whole one: shorter prefixes are neither kept nor taken.
-_LEAST_SHARE: Final = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -54,12 +53,14 @@ class RowCaches(NamedTuple):
     """What caches rows have. kinds None: some layer's is of no kind, and nothing can be kept of it.
 
     chunk_tokens: of one prefill chunk; context_tokens: of the longest row. is_quantized: after its first chunk.
+    why_none: why nothing can be kept of them, in a user's words.
     """
 
     kinds: Sequence[CacheKind] | None
     chunk_tokens: int
     context_tokens: int
     is_quantized: bool = False
+    why_none: str = ""
 
     @property
     def wants_snapshots(self) -> bool:
@@ -75,9 +76,10 @@ class PrefixKeeper:
         self._adapters = adapters
         self._is_quantized = rows.is_quantized
         self._chunk_tokens = rows.chunk_tokens
-        self._least_tokens = max(1, rows.chunk_tokens // _LEAST_SHARE)
+        self._least_tokens = least_tokens(rows.chunk_tokens)
         # Whether clients should say at which lengths copies are worth keeping.
         self.wants_snapshots: Final = rows.wants_snapshots and not self._store.is_off
+        self._why_none = rows.why_none
         self._tally = PrefixTally()
         # Stored since the device was last known to be well.
         self._unproven: list[Entry] = []
@@ -86,7 +88,7 @@ class PrefixKeeper:
         """For the engine's status."""
         tally = self._tally
         hits = tally.exact + tally.snapshot + tally.cut + tally.live
-        return msgspec.structs.replace(self._store.status(), hits=hits, **asdict(tally))
+        return msgspec.structs.replace(self._store.status(), hits=hits, reason=self._why_none, **asdict(tally))
 
     # --- before and while a prompt is computed --------------------------------------------------
 

@@ -78,6 +78,27 @@ def test_an_engine_serves_from_a_quantized_cache(folder: RuntimeFolder, tmp_path
     assert "quantized" in welcome.facts.batching.reason
 
 
+@pytest.mark.parametrize(
+    ("size", "said", "is_warned"),
+    [
+        ("1000", "--prompt-cache-bytes 1000 holds no prompt", True),
+        ("0", "--prompt-cache-bytes is 0", False),
+        ("1000000000", "", False),
+    ],
+)
+def test_a_prompt_cache_that_holds_nothing_is_told(
+    model: Path, folder: RuntimeFolder, size: str, said: str, is_warned: bool
+) -> None:
+    """At start, unless it was asked for, and in every status: which flag, and what it would take."""
+    with running(model, folder, "--prompt-cache-bytes", size) as engine:
+        reason = engine.watcher.until("ready").prefix.reason
+        engine.process.terminate()
+        _, text = engine.exit_status()
+    assert reason.startswith(said)
+    assert bool(reason) == bool(said)
+    assert [reason in line for line in text.splitlines() if "prefixes.off" in line] == [True] * is_warned
+
+
 def test_a_second_engine_is_refused_and_the_first_lives(model: Path, folder: RuntimeFolder) -> None:
     """One line with the holder's pid; the first one's sockets are not touched."""
     with running(model, folder) as engine:

@@ -244,6 +244,7 @@ STATUS: Final[dict[str, s.EngineStatus]] = {
             cut=3,
             live=4,
             unasked=7,
+            reason="the cache is too small",
         ),
     ),
     "status_least": s.EngineStatus(epoch="e1", protocol_version=1, pid=1, phase="starting"),

@@ -158,11 +158,19 @@ def test_a_narrow_terminal_shows_whole_addresses(width: int) -> None:
 
 
 def test_a_cache_that_is_off_is_said_to_be() -> None:
-    """--prompt-cache-size 0, or an engine that has not told."""
-    console = Console(file=io.StringIO(), width=120)
-    show_status(join_views(msgspec.structs.replace(STATUS, prefix=PrefixStatus()), STATE), console)
-    assert isinstance(console.file, io.StringIO)
-    assert "none are kept" in console.file.getvalue()
+    """By a flag, or for want of room; or an engine that has not told."""
+    why = "--prompt-cache-bytes 1 holds no prompt"
+    for prefix, expected in (
+        (PrefixStatus(), "none are kept\n"),
+        (PrefixStatus(reason=why), f"none are kept: {why}\n"),
+        (PrefixStatus(limit_bytes=1_000, reason=why), f"none are kept: {why}\n"),
+        (PrefixStatus(limit_bytes=1_000, reason=why, entries=1), "1 kept, "),
+    ):
+        console = Console(file=io.StringIO(), width=120)
+        show_status(join_views(msgspec.structs.replace(STATUS, prefix=prefix), STATE), console)
+        assert isinstance(console.file, io.StringIO)
+        shown = [" ".join(line.split()) + "\n" for line in console.file.getvalue().splitlines()]
+        assert [line for line in shown if line.startswith(f"prefixes {expected}")] != []
 
 
 def test_nothing_running_is_none(folder: RuntimeFolder) -> None:

@@ -46,6 +46,7 @@ from protocol.messages import (
     Limits,
     LogprobsWanted,
     ModelFacts,
+    Step,
     Submit,
     SubmitId,
     TokenPrompt,
@@ -315,7 +316,15 @@ class _DeafMailbox:
     def tell(self, client: bytes, message: AnyFromEngine) -> None:
         """Costs what encoding costs."""
         encode(message)
-        self.largest_step_rows = max(self.largest_step_rows, len(getattr(message, "rows", ())))
+
+    def tell_step(self, client: bytes, step: Step) -> None:
+        """The same."""
+        encode(step)
+        self.largest_step_rows = max(self.largest_step_rows, len(step.rows))
+
+    def lose(self, client: bytes) -> None:
+        """Nobody can be lost who is there to the end: what led here ends the bench."""
+        raise AssertionError(f"{client!r} could not be told")
 
 
 def _library_sampler(sampling: Sampling) -> Callable[[mx.array], mx.array]:

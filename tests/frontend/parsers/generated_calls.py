@@ -3,6 +3,7 @@
 The templates beside are short ones of our own; they write calls as the models' do.
 """
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -90,8 +91,14 @@ def written(template: str, calls: list[Call], **message: str) -> str:
     """What the template writes for an assistant's turn with these calls."""
     functions = [{"type": "function", "function": {"name": name, "arguments": args}} for name, args in calls]
     turn = {"role": "assistant", "content": "", "tool_calls": functions, **message}
-    prompt = ChatTemplate(template, {}).render([turn], add_generation_prompt=False, literal=repr)
+    prompt = _compiled(template).render([turn], add_generation_prompt=False, literal=repr)
     return prompt.partition("<<assistant>>")[2].removesuffix("<</>>")
+
+
+@functools.cache
+def _compiled(template: str) -> ChatTemplate:
+    """Compiling one takes far longer than writing with it, and reading what it wrote."""
+    return ChatTemplate(template, {})
 
 
 def forceable(templates: dict[str, str]) -> list[str]:
@@ -106,6 +113,7 @@ def forced_text(template: str, calls: list[Call]) -> str:
     return re.sub(r" ?to=(\S+?)<\|channel\|>commentary json", r"<|channel|>commentary to=\1 <|constrain|>json", text)
 
 
+@functools.cache
 def form_of(template: str) -> ReplyForm:
     """The form of replies that the template's formats read."""
     formats = formats_of(template, None, None)

@@ -20,7 +20,8 @@ EngineKind = Literal["fake", "real"]
 
 CONTEXT_TOKENS = 512
 MAX_ROWS = 8
-LEASE_S = 4.0
+# On a busy machine a process may not run for seconds; no test here waits until one is given up for that.
+PATIENCE_S = 60.0
 STALL_S = 1.0
 MODEL_ID = "e2e-model"
 START_LIMIT_S = 100.0
@@ -95,7 +96,8 @@ def running_frontend(
         listener.set_inheritable(True)
         port = listener.getsockname()[1]
         arguments = ["-m", "frontend", "--runtime-dir", str(runtime_dir), "--fd", str(listener.fileno())]
-        arguments += ["--stall-s", str(STALL_S), "--served-model-name", served_name, "--log-level", "warning"]
+        arguments += ["--stall-s", str(STALL_S), "--engine-wait-s", str(PATIENCE_S), "--log-level", "warning"]
+        arguments += ["--served-model-name", served_name]
         arguments += frontend_arguments
         with child(arguments, pass_fds=[listener.fileno()]) as process:
             yield Frontend(process, f"http://127.0.0.1:{port}")
@@ -169,9 +171,9 @@ def wait_stats(url: str, is_seen: Callable[[dict[str, Any]], bool], what: str, l
 
 def _engine_arguments(kind: EngineKind, runtime_dir: Path, context_tokens: int | None) -> list[str]:
     shared = ["--runtime-dir", str(runtime_dir), "--model-id", MODEL_ID, "--max-rows", str(MAX_ROWS)]
-    shared += ["--lease-s", str(LEASE_S)]
+    shared += ["--lease-s", str(PATIENCE_S)]
     if context_tokens is not None:
         shared += ["--context-length", str(context_tokens)]
     if kind == "fake":
-        return ["-m", "tests.fakes.fake_engine", *shared, "--step-ms", "4", "--prefill-tokens-per-turn", "4"]
+        return ["-m", "tests.fakes.fake_engine", *shared, "--step-ms", "4", "--prefill-tokens-per-turn", "16"]
     return ["-m", "engine", "--model", str(smollm2_folder()), *shared]

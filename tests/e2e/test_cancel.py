@@ -10,14 +10,21 @@ import pytest
 from tests.e2e.client import CHAT, COMPLETIONS, Client, Stream, chat, client_of
 from tests.e2e.cluster import MAX_ROWS, Cluster, Frontend, cancels_of, running_frontend, stats, wait_ready, wait_stats
 from tests.e2e.waits import rows_are
+from tests.fakes.scripts import UNREAD
+from tests.fakes.serving import decoded_events
 
 STORY = "Tell me a long story about a fox."
 LONG_PROMPT = {"prompt": [60 + number % 100 for number in range(480)], "ignore_eos": True}
 
 
-def endless(number: int) -> dict[str, Any]:
-    """A chat that runs until it is cancelled, or to the context's end."""
-    return chat(f"{STORY} Chapter {number}.", ignore_eos=True)
+def endless(cluster: Cluster, number: int) -> dict[str, Any]:
+    """A chat that runs until it is cancelled; in a model that takes some time for it, to the context's end."""
+    return chat(f"{'!linger ' if cluster.kind == 'fake' else ''}{STORY} Chapter {number}.", ignore_eos=True)
+
+
+def slowly_read(cluster: Cluster) -> dict[str, Any]:
+    """A completion whose prompt takes a model seconds, and the scripted engine for ever."""
+    return {**LONG_PROMPT, "prompt": UNREAD} if cluster.kind == "fake" else LONG_PROMPT
 
 
 async def is_cancelled_once(cluster: Cluster, before: dict[str, Any], count: int = 1) -> None:
@@ -36,18 +43,19 @@ async def test_client_gone_while_decoding(cluster: Cluster, is_stream: bool) -> 
     """A5: streamed or not, one Cancel, the row is gone; the sibling ends as it would have."""
     async with client_of(cluster.url) as client:
         before = stats(cluster.url)
-        tokens = cluster.tokens(fake=450, real=40)
-        sibling = asyncio.create_task(client.stream(CHAT, chat(STORY, ignore_eos=True, max_tokens=tokens)))
-        leaver = asyncio.create_task(client.begin(CHAT, {**endless(1), "stream": is_stream}))
+        leaver = asyncio.create_task(client.begin(CHAT, {**endless(cluster, 1), "stream": is_stream}))
+        await rows_are(cluster.url, decoding=1)
+        body = chat(STORY, ignore_eos=True, max_tokens=cluster.tokens(fake=100, real=40), stream=True)
+        sibling = await client.begin(CHAT, body)
+        await sibling.content.readuntil(b"\n\n")
         if is_stream:
             response = await leaver
             await response.content.readuntil(b"\n\n")
             response.close()
         else:
-            await rows_are(cluster.url, decoding=2)
             leaver.cancel()
         await is_cancelled_once(cluster, before)
-        stream = await sibling
+        stream = Stream(decoded_events(await sibling.read()))
         assert (stream.finish_reasons, stream.events[-1]) == (["length"], "[DONE]")
 
 
@@ -55,7 +63,7 @@ async def test_client_gone_while_prefilling(cluster: Cluster) -> None:
     """A5: a request that is not streamed and still prefills is cancelled when its client goes."""
     async with client_of(cluster.url) as client:
         before = stats(cluster.url)
-        leaver = asyncio.create_task(client.begin(COMPLETIONS, {**LONG_PROMPT, "cache_salt": "prefilling"}))
+        leaver = asyncio.create_task(client.begin(COMPLETIONS, {**slowly_read(cluster), "cache_salt": "prefilling"}))
         await rows_are(cluster.url, prefilling=1)
         leaver.cancel()
         await is_cancelled_once(cluster, before)
@@ -67,9 +75,9 @@ async def test_client_gone_while_queued(cluster: Cluster) -> None:
     async with client_of(cluster.url) as client:
         before = stats(cluster.url)
         responses = await asyncio.gather(
-            *(client.begin(CHAT, {**endless(number), "stream": True}) for number in range(MAX_ROWS))
+            *(client.begin(CHAT, {**endless(cluster, number), "stream": True}) for number in range(MAX_ROWS))
         )
-        queued = asyncio.create_task(client.begin(CHAT, endless(99)))
+        queued = asyncio.create_task(client.begin(CHAT, endless(cluster, 99)))
         # One of the others waits, too, until its prompt is begun.
         await rows_are(cluster.url, decoding=MAX_ROWS, waiting=1)
         queued.cancel()
@@ -84,7 +92,7 @@ async def test_no_cancel_after_a_normal_end(cluster: Cluster) -> None:
     """A5: replies that end by themselves, and clients that leave then, send nothing."""
     async with client_of(cluster.url) as client:
         before = stats(cluster.url)
-        await client.ask(CHAT, chat("Hello.", max_tokens=3))
+        assert (await client.ask(CHAT, chat("Hello.", max_tokens=3))).status == 200
         await client.stream(CHAT, chat("Hello.", max_tokens=3))
 
     def have_finished(found: dict[str, Any]) -> bool:
@@ -103,7 +111,7 @@ async def test_two_frontends_share_one_batch(cluster: Cluster) -> None:
             tokens = cluster.tokens(fake=440, real=60)
             bodies = [chat(f"{STORY} {number}", ignore_eos=True, max_tokens=tokens) for number in range(2)]
             streams = [asyncio.create_task(client.stream(CHAT, body)) for body in bodies]
-            responses = [await doomed.begin(CHAT, {**endless(number), "stream": True}) for number in range(2)]
+            responses = [await doomed.begin(CHAT, {**endless(cluster, number), "stream": True}) for number in range(2)]
             for url in (cluster.url, third.url, cluster.frontends[1].url):
                 await rows_are(url, decoding=4)
             epochs = {stats(url)["engine"]["epoch"] for url in (cluster.url, third.url, cluster.frontends[1].url)}

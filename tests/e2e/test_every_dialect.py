@@ -9,6 +9,7 @@ from tests.e2e.client import client_of
 from tests.e2e.cluster import CONTEXT_TOKENS, MAX_ROWS, MODEL_ID, Cluster, cancels_of, stats
 from tests.e2e.speakers import SPEAKERS, Speaker
 from tests.e2e.waits import rows_are
+from tests.fakes.scripts import UNREAD
 
 QUESTION = "Tell me about a long bridge over a quiet river."
 SHORT_QUESTION = "What is the capital of France? Answer in one word."
@@ -86,12 +87,11 @@ async def test_a_client_that_goes(cluster: Cluster, speaker: Speaker, is_stream:
     """A5: queued, while its prompt is read, and while it is answered: one Cancel, and its row is gone."""
     async with client_of(cluster.url) as client, client_of(cluster.frontends[1].url) as crowd:
         fillers = MAX_ROWS if state == "waiting" else 0
-        bodies = [speaker.body(f"{QUESTION} {number}", ignore_eos=True, stream=True) for number in range(fillers)]
+        bodies = [speaker.body(f"!linger {number}", stream=True) for number in range(fillers)]
         responses = [await crowd.begin(speaker.path, body) for body in bodies]
         await rows_are(cluster.url, decoding=fillers)
         before = stats(cluster.url)
-        text = "seven " * 400 if state == "prefilling" else QUESTION
-        body = speaker.body(text, ignore_eos=True, stream=is_stream)
+        body = speaker.body(UNREAD if state == "prefilling" else "!linger here", stream=is_stream)
         leaver = asyncio.create_task(client.begin(speaker.path, body))
         await rows_are(cluster.url, **{state: 1})
         if leaver.done():

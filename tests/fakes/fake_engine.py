@@ -54,7 +54,7 @@ from protocol.settings import parse_settings
 from protocol.status import EngineStatus, FrontendStatus, ModelStatus, Phase, PrefixStatus, StepStatus, TokenStatus
 from protocol.tokenizer_hash import NamedFile, tokenizer_sha256
 from tests.fakes.fake_rows import FakeRow, FakeRows
-from tests.fakes.scripts import script_for
+from tests.fakes.scripts import UNREAD, asked, script_for
 from tests.fakes.tokenizer_folder import EOS_TOKEN, build_tokenizer_folder
 
 # A grammar with this word in it is refused as one that does not compile; all others are taken and not followed.
@@ -186,15 +186,17 @@ class FakeEngine:
                 self._push()
             if now_s >= next_step_s:
                 next_step_s = now_s + self.settings.step_ms / 1000
-                self._take_turn(now_s)
+                self._take_turn()
             self._hear(max(0.0, min(next_step_s, next_status_s) - time.monotonic()))
         if not self._is_crash:
             for client in list(self.clients):
                 self._tell(client, Goodbye(epoch=self.epoch, reason="shutting_down"))
 
-    def _take_turn(self, now_s: float) -> None:
+    def _take_turn(self) -> None:
         for client, deltas in self.rows.turn().items():
             self._tell(client, Step(epoch=self.epoch, step=self.rows.tally.steps, rows=tuple(deltas)))
+
+    def _end_leases(self, now_s: float) -> None:
         lose_all, self.lose_leases = self.lose_leases, False
         for client, heard_s in list(self._heard_at_s.items()):
             if lose_all or now_s - heard_s > self.settings.lease_s:
@@ -202,12 +204,13 @@ class FakeEngine:
                 self._forget(client)
 
     def _hear(self, limit_s: float) -> None:
-        if not self._requests.poll(int(limit_s * 1000) + 1):
-            return
+        # Leases are judged when nothing is left unread: pings may wait in the socket of a process that could not run.
+        self._requests.poll(int(limit_s * 1000) + 1)
         for _ in range(512):
             try:
                 client, *frames = self._requests.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
+                self._end_leases(time.monotonic())
                 return
             self._hear_frames(client, frames)
 
@@ -330,6 +333,7 @@ class FakeEngine:
             prompt_tokens=len(ids),
             left_tokens=len(ids),
             deadline_s=None if submit.deadline_ms is None else now_s + submit.deadline_ms / 1000,
+            is_unread=asked(text).startswith(UNREAD),
         )
         self.rows.waiting.append(row)
 

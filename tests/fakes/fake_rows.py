@@ -18,7 +18,7 @@ LONG_PROMPT_TOKENS = 256
 
 @dataclass(slots=True, eq=False)
 class FakeRow:
-    """One Submit in the engine. left_tokens: prompt tokens not yet prefilled."""
+    """One Submit in the engine. left_tokens: prompt tokens not yet prefilled; with is_unread one always is."""
 
     client: bytes
     submit: Submit
@@ -28,6 +28,7 @@ class FakeRow:
     deadline_s: float | None
     emitted_tokens: int = 0
     is_cached_told: bool = False
+    is_unread: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -117,7 +118,7 @@ class FakeRows:
 
     def _step(self, row: FakeRow) -> RowDelta | None:
         if row.left_tokens:
-            row.left_tokens = max(0, row.left_tokens - self.prefill_tokens_per_turn)
+            row.left_tokens = max(int(row.is_unread), row.left_tokens - self.prefill_tokens_per_turn)
             if row.left_tokens:
                 # The real engine tells it once a second; here long prompts do, each turn.
                 is_long = row.prompt_tokens >= LONG_PROMPT_TOKENS

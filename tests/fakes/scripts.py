@@ -16,6 +16,8 @@ from tokenizers import Tokenizer
 Script = Iterator[list[int]]
 
 WORDS = ("fox", "bridge", "river", "café", "数える", "🦊", "👩‍👩‍👧", "e\u0301", "lorry", "seven", "über", "morning")
+# A prompt that begins so is never read to its end: its row prefills until somebody ends it.
+UNREAD = "!unread"
 _RESULT_END = "\n</tool_response>"
 _LAST_USER = re.compile(r".*<\|im_start\|>user\n(.*?)<\|im_end\|>\n<\|im_start\|>assistant\n$", re.DOTALL)
 
@@ -94,6 +96,13 @@ def _silent(argument: str, tokenizer: Tokenizer, eos_id: int) -> Script:
     yield from repeat([])
 
 
+def _linger(argument: str, tokenizer: Tokenizer, eos_id: int) -> Script:
+    """The argument, a token a step, and then nothing more: the row stays until somebody ends it."""
+    del eos_id
+    yield from ([id_] for id_ in _encoded(argument, tokenizer))
+    yield from repeat([])
+
+
 def _fail(argument: str, tokenizer: Tokenizer, eos_id: int) -> Script:
     """That many tokens, then a failure."""
     del eos_id
@@ -108,5 +117,6 @@ _SCRIPTS: dict[str, Callable[[str, Tokenizer, int], Script]] = {
     "burst": _burst,
     "flood": _flood,
     "silent": _silent,
+    "linger": _linger,
     "fail": _fail,
 }

@@ -50,7 +50,7 @@ def speaking(request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a server whose model takes its part in the conversations: scripted, or weights in the real engine."""
     with tempfile.TemporaryDirectory(prefix="cv-", ignore_cleanup_errors=True) as name:
         model = build_speaking_model(Path(name) / "m")
-        fake = ("--prefill-tokens-per-turn", "256", "--context-length", str(CONTEXT_TOKENS))
+        fake = ("--step-ms", "1", "--prefill-tokens-per-turn", "256", "--context-length", str(CONTEXT_TOKENS))
         with running_cluster(
             request.param,
             Path(name) / "r",

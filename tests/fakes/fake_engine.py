@@ -78,7 +78,7 @@ class FakeSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting: int = 64
     context_length: int = 2_048
     step_ms: float = 2.0
-    prefill_tokens_per_turn: int = 8
+    prefill_tokens_per_turn: int = 64
     status_ms: float = 50.0
     load_s: float = 0.0
     lease_s: float = LEASE_S

@@ -10,14 +10,13 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Literal, assert_never
+from typing import assert_never
 
-import msgspec
 import zmq
 from tokenizers import Tokenizer
 
 from protocol import codec
-from protocol.endpoint import LEASE_S, RuntimeFolder, bind_requests, bind_status, lock_engine, open_runtime_folder
+from protocol.endpoint import RuntimeFolder, bind_requests, bind_status, lock_engine, open_runtime_folder
 from protocol.errors import EXIT_BAD_SETTING, ErrorCode, ProtocolError
 from protocol.messages import (
     PROTOCOL_VERSION,
@@ -54,6 +53,7 @@ from protocol.settings import parse_settings
 from protocol.status import EngineStatus, FrontendStatus, ModelStatus, Phase, PrefixStatus, StepStatus, TokenStatus
 from protocol.tokenizer_hash import NamedFile, tokenizer_sha256
 from tests.fakes.fake_rows import FakeRow, FakeRows
+from tests.fakes.fake_settings import FakeSettings
 from tests.fakes.scripts import UNREAD, asked, script_for
 from tests.fakes.tokenizer_folder import EOS_TOKEN, build_tokenizer_folder
 
@@ -63,32 +63,6 @@ UNCOMPILABLE = "uncompilable"
 # When its model was made.
 CREATED = 1_735_689_600
 FILE_NAMES = ("tokenizer.json", "tokenizer_config.json")
-
-
-class FakeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A scripted engine. model: folder of a tokenizer, built in the runtime folder when not given.
-
-    cached_tokens: of each prompt, said to be there already.
-    """
-
-    runtime_dir: str
-    model: str = ""
-    model_id: str = "fake-model"
-    max_rows: int = 8
-    max_waiting: int = 64
-    context_length: int = 2_048
-    step_ms: float = 2.0
-    prefill_tokens_per_turn: int = 64
-    status_ms: float = 50.0
-    load_s: float = 0.0
-    lease_s: float = LEASE_S
-    grace_s: float = 5.0
-    adapters: tuple[str, ...] = ()
-    cached_tokens: int = 0
-    wants_snapshots: bool = False
-    model_context_length: int = 0
-    kv_budget_bytes: int = 0
-    log_level: Literal["debug", "info", "warning"] = "info"
 
 
 class FakeEngine:

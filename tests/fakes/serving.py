@@ -21,7 +21,8 @@ from frontend.parts import FrontendParts
 from frontend.settings import Settings
 from protocol.endpoint import open_runtime_folder
 from protocol.messages import ClientInfo
-from tests.fakes.fake_engine import FakeEngine, FakeSettings
+from tests.fakes.fake_engine import FakeEngine
+from tests.fakes.fake_settings import FakeSettings
 from tests.fakes.scripts import script_for
 
 

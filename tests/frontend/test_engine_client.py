@@ -29,7 +29,8 @@ from protocol.messages import (
     TokenPrompt,
 )
 from tests.fakes.deadline import until
-from tests.fakes.fake_engine import FakeEngine, FakeSettings
+from tests.fakes.fake_engine import FakeEngine
+from tests.fakes.fake_settings import FakeSettings
 
 # How long a test waits for what must come; far above what it takes.
 PATIENCE_S = 60.0

@@ -12,7 +12,8 @@ from aiohttp import ClientError, ClientSession
 
 from protocol.errors import EXIT_BAD_SETTING
 from tests.fakes.deadline import until
-from tests.fakes.fake_engine import FakeEngine, FakeSettings
+from tests.fakes.fake_engine import FakeEngine
+from tests.fakes.fake_settings import FakeSettings
 from tests.fakes.processes import ROOT, child
 from tests.fakes.serving import decoded_events
 

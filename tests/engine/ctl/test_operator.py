@@ -17,7 +17,8 @@ from protocol.status import PrefixStatus
 from tests.fakes.adapters import build_adapter
 from tests.fakes.deadline import until
 from tests.fakes.engine_process import Engine, running
-from tests.fakes.fake_engine import FakeEngine, FakeSettings
+from tests.fakes.fake_engine import FakeEngine
+from tests.fakes.fake_settings import FakeSettings
 
 
 async def test_the_engines_no_is_the_commands(runtime_dir: Path) -> None:

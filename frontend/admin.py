@@ -33,6 +33,7 @@ class FrontendFacts(msgspec.Struct, frozen=True, kw_only=True):
     """This frontend's part of /stats. rows: its live rows; cancels_sent: since its start.
 
     tool_parser, reasoning_parser: the formats that replies are read in; None before a model is there, or for none.
+    unread_tool_parser_type: that of the model's tokenizer_config.json, where there is no such parser here.
     """
 
     pid: int
@@ -46,6 +47,7 @@ class FrontendFacts(msgspec.Struct, frozen=True, kw_only=True):
     cancels_sent: dict[CancelReason, int]
     tool_parser: str | None = None
     reasoning_parser: str | None = None
+    unread_tool_parser_type: str | None = None
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +82,8 @@ async def stats(request: web.Request) -> web.Response:
     """The engine's last status and this frontend's own facts."""
     parts = request.app[PARTS]
     client, state = parts.client, parts.client.state
-    parsers = ParserNames() if client.ready is None else client.ready.text.parsers
+    text = None if client.ready is None else client.ready.text
+    parsers = ParserNames() if text is None else text.parsers
     facts = FrontendFacts(
         pid=os.getpid(),
         listens=parts.listens,
@@ -93,6 +96,7 @@ async def stats(request: web.Request) -> web.Response:
         cancels_sent=dict(client.cancels_sent()),
         tool_parser=parsers.tools,
         reasoning_parser=parsers.reasoning,
+        unread_tool_parser_type=None if text is None else text.unread_parser,
     )
     limits = client.facts.limits if client.facts is not None else None
     return _json(Stats(engine=client.status, engine_silent_s=client.silent_s, limits=limits, frontend=facts))

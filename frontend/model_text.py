@@ -1,16 +1,19 @@
 """What a frontend makes text with, loaded together from one folder: a model's tokenizer, chat template and formats."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 from frontend.parsers.base import ToolFormat
-from frontend.parsers.registry import NO_FORMATS, NONE, ModelFormats, formats_of
+from frontend.parsers.registry import NO_FORMATS, NONE, Declared, ModelFormats, formats_of
 from frontend.parsers.tools.hermes import HERMES
 from frontend.text.template import ChatTemplate, TemplateChoice, load_template
 from frontend.text.token_bytes import TokenBytes
 from frontend.text.token_limits import TokenLimits
 from frontend.text.tokenizer import Tokenizer, load_tokenizer
 from protocol.messages import BosRule, ParserNames
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,8 @@ class Parsers:
 class ModelText:
     """The text side of one model. are_tools_read: false where calls stay text, because the server was told so.
 
-    is_parser_named: the server was told in which format calls are.
+    is_parser_named: the server was told in which format calls are. unread_parser: the tool_parser_type of the model's
+    files that is not known here.
     """
 
     tokenizer: Tokenizer
@@ -33,6 +37,7 @@ class ModelText:
     token_bytes: TokenBytes
     limits: TokenLimits | None
     formats: ModelFormats = NO_FORMATS
+    unread_parser: str | None = None
     are_tools_read: bool = True
     is_parser_named: bool = False
 
@@ -73,12 +78,19 @@ def load_model_text(
     """
     tokenizer = load_tokenizer(folder, bos)
     template = load_template(tokenizer, choice)
+    declared = Declared(template.with_tools.source, template.source, tokenizer.tool_parser_type)
+    formats = formats_of(declared, parsers.tools, parsers.reasoning)
+    unread = None if declared.readable else declared.tool_parser
+    if unread is not None:
+        read_as = None if formats.tools is None else formats.tools.name
+        log.warning("model.tool_parser_type_unknown", extra={"tool_parser_type": unread, "read_as": read_as})
     return ModelText(
         tokenizer,
         template,
         TokenBytes(tokenizer),
         tokenizer.limits(),
-        formats_of(template.with_tools.source, parsers.tools, parsers.reasoning, template.source),
+        formats,
+        unread,
         parsers.tools != NONE,
         parsers.tools not in (None, NONE),
     )

@@ -4,6 +4,7 @@ A format is registered here under its file's name; a second one of a name, or tw
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from frontend.parsers.base import ReasoningFormat, ToolFormat
@@ -119,6 +120,16 @@ REASONING_FORMATS: Final[Mapping[str, ReasoningFormat]] = _by_name(
 )
 
 
+# Names of mlx-lm's parsers, which a tokenizer_config.json may carry as `tool_parser_type`, where ours are other ones:
+# the formats that each of them reads, the one that is meant without a template that says more first.
+_MLX_LM_PARSERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "glm47": ("glm47", "glm45"),
+    "json_tools": ("hermes",),
+    "laguna": ("glm47", "glm45"),
+    "pythonic": ("lfm2",),
+}
+
+
 class ModelFormats(NamedTuple):
     """What a model's replies are read with; None: as text."""
 
@@ -129,17 +140,32 @@ class ModelFormats(NamedTuple):
 NO_FORMATS: Final = ModelFormats(None, None)
 
 
-def formats_of(
-    template: str | None, tool_parser: str | None, reasoning_parser: str | None, plain: str | None = None
-) -> ModelFormats:
-    """The formats that were named, or that claim the template. Raises ProtocolError(BAD_SETTING).
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a model's files say of its replies. template: for chats with tools, plain: for others.
 
-    plain: where chats without tools have another template, which says of reasoning what it can.
+    tool_parser: mlx-lm's `tool_parser_type`, or a name of ours.
     """
-    of_plain = _chosen(REASONING_FORMATS, plain, reasoning_parser, "--reasoning-parser")
+
+    template: str | None
+    plain: str | None = None
+    tool_parser: str | None = None
+
+    @property
+    def readable(self) -> tuple[str, ...]:
+        """The formats that tool_parser means; none where it is not known here."""
+        if self.tool_parser is None:
+            return ()
+        names = _MLX_LM_PARSERS.get(self.tool_parser, (self.tool_parser,))
+        return tuple(name for name in names if name in TOOL_FORMATS)
+
+
+def formats_of(declared: Declared, tool_parser: str | None = None, reasoning_parser: str | None = None) -> ModelFormats:
+    """The formats that were named, else those that the model declares. Raises ProtocolError(BAD_SETTING)."""
+    of_plain = _chosen(REASONING_FORMATS, declared.plain, reasoning_parser, "--reasoning-parser")
     return ModelFormats(
-        _chosen(TOOL_FORMATS, template, tool_parser, "--tool-parser"),
-        of_plain or _chosen(REASONING_FORMATS, template, reasoning_parser, "--reasoning-parser"),
+        _tool_format(declared, tool_parser),
+        of_plain or _chosen(REASONING_FORMATS, declared.template, reasoning_parser, "--reasoning-parser"),
     )
 
 
@@ -149,6 +175,15 @@ def check_parser(name: str | None, names: Collection[str], flag: str) -> None:
         raise ProtocolError(
             ErrorCode.BAD_SETTING, f"{flag} {name}: there is no such parser; take {NONE} or one of {', '.join(names)}"
         )
+
+
+def _tool_format(declared: Declared, name: str | None) -> ToolFormat | None:
+    """A declared one wins over what the template looks like; of several that it may mean the template chooses."""
+    if name is not None or not declared.readable:
+        return _chosen(TOOL_FORMATS, declared.template, name, "--tool-parser")
+    meant = [TOOL_FORMATS[each] for each in declared.readable]
+    template = declared.template
+    return next((found for found in meant if template is not None and found.claims(template)), meant[0])
 
 
 def _chosen(formats: Mapping[str, _Format], template: str | None, name: str | None, flag: str) -> _Format | None:

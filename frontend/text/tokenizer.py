@@ -18,6 +18,7 @@ from protocol.messages import BosRule
 from protocol.template_files import DEFAULT_TEMPLATE, template_name
 
 _SPECIAL_NAMES: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_MAX_PARSER_NAME: Final = 64
 
 
 class _AddedToken(msgspec.Struct, frozen=True):
@@ -39,11 +40,14 @@ class Tokenizer:
         bos: BosRule,
         special_tokens: Mapping[str, str],
         chat_templates: Mapping[str, str] = MappingProxyType({}),
+        tool_parser_type: str | None = None,
     ) -> None:
         self._backend = backend
         self._bos = bos
         self.special_tokens: Mapping[str, str] = MappingProxyType(dict(special_tokens))
         self.chat_templates: Final = chat_templates
+        # Which of mlx-lm's parsers reads the model's calls, if its files say so.
+        self.tool_parser_type: Final = tool_parser_type
         added = backend.get_added_tokens_decoder()
         self._special_texts = {id_: token.content for id_, token in added.items() if token.special}
         self._added_ids = {token.content: id_ for id_, token in added.items()}
@@ -157,7 +161,9 @@ def load_tokenizer(folder: Path, bos: BosRule) -> Tokenizer:
     _add_missing_tokens(backend, config)
     special_tokens = _special_tokens(_json_object(folder / "special_tokens_map.json") | config)
     rule = _with_bos_id(bos, backend, special_tokens)
-    return Tokenizer(backend, rule, special_tokens, _chat_templates(folder, config))
+    parser = config.get("tool_parser_type")
+    named = None if parser is None else str(parser)[:_MAX_PARSER_NAME]
+    return Tokenizer(backend, rule, special_tokens, _chat_templates(folder, config), named)
 
 
 def _bad(message: str) -> ProtocolError:

@@ -97,3 +97,22 @@ def test_the_formats_that_replies_are_read_in(
     (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": template}))
     text = load_model_text(folder, BosRule(), parsers=Parsers(**parsers))
     assert text.parsers == ParserNames(tools=expected[0], reasoning=expected[1])
+
+
+async def test_a_parser_that_the_files_name_is_used_or_told(
+    runtime_dir: Path, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """mlx-lm's name goes before what the template looks like; one that there is not is in the log and in /stats."""
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    for declared, read_as, unread in (("mistral", "mistral", None), ("runes", "hermes", "runes"), (7, "hermes", "7")):
+        (folder / "chat_template.jinja").write_text(TOOLS + HERMES)
+        (folder / "tokenizer_config.json").write_text(json.dumps({**config, "tool_parser_type": declared}))
+        caplog.clear()
+        text = loaded(folder)
+        assert (text.parsers.tools, text.unread_parser) == (read_as, unread)
+        assert [record.message for record in caplog.records] == ["model.tool_parser_type_unknown"] * (
+            unread is not None
+        )
+    async with serving(runtime_dir, model=str(folder)) as served:
+        _, stats = await served.get("/stats")
+    assert (stats["frontend"]["tool_parser"], stats["frontend"]["unread_tool_parser_type"]) == ("hermes", "7")

@@ -8,7 +8,7 @@ from llguidance import LLMatcher, LLTokenizer
 from tokenizers import AddedToken, Tokenizer
 
 from bench.tiny_tokenizer import write_tiny_tokenizer
-from frontend.parsers.registry import TOOL_FORMATS, formats_of
+from frontend.parsers.registry import TOOL_FORMATS, Declared, formats_of
 from frontend.thought_grammar import Thought
 from frontend.tool_grammar import CallSetting, tool_grammar
 from tests.frontend.parsers.generated_calls import TOOLS, Call, forceable, forced_text, templates
@@ -61,7 +61,7 @@ def test_a_grammar_takes_what_its_template_writes(plain: str, name: str, has_tok
 @pytest.mark.parametrize("name", FORCED)
 def test_a_thought_may_come_first(plain: str, name: str) -> None:
     """In the marks of the template's own reasoning format."""
-    reasoning = formats_of(TEMPLATES[name], None, None).reasoning
+    reasoning = formats_of(Declared(TEMPLATES[name]), None, None).reasoning
     if reasoning is None:
         return
     text = forced_text(TEMPLATES[name], CALLS[1:])

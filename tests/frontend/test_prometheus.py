@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from protocol.status import PrefixStatus
+from protocol.status import PrefixStatus, RowCounts
 from tests.fakes.deadline import until
 from tests.fakes.serving import Served, serving
 
@@ -65,7 +65,8 @@ async def test_what_the_engine_says(runtime_dir: Path) -> None:
     async with serving(runtime_dir, max_rows=1, status_ms=20) as served:
         running = await served.post(COMPLETIONS, {"prompt": "!count", "stream": True})
         queued = asyncio.create_task(served.post(COMPLETIONS, {"prompt": "!count"}))
-        await until(lambda: waiting_rows(served) == 1, "a row waits")
+        # One row alone waits, too, until it is begun.
+        await until(lambda: rows_now(served) == RowCounts(waiting=1, decoding=1), "a row runs, and one waits")
         found = await samples(served)
         assert found["vllm:num_requests_running", "fake-model"] == 1
         assert found["vllm:num_requests_waiting", "fake-model"] == 1
@@ -110,10 +111,10 @@ def kept_prefixes(served: Served) -> int:
     return 0 if status is None else status.prefix.entries
 
 
-def waiting_rows(served: Served) -> int:
+def rows_now(served: Served) -> RowCounts | None:
     """As the last status says."""
     status = served.parts.client.status
-    return 0 if status is None else status.rows.waiting
+    return None if status is None else status.rows
 
 
 async def test_without_an_engine_its_numbers_are_absent(runtime_dir: Path) -> None:

@@ -22,7 +22,7 @@ test: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python -m pytest -q $(ARGS)
+	@$(BIN)/python -m pytest -q -n 2 $(ARGS)
 
 # The JavaScript clients that tests drive, from npm into the user's cache folder; without them their tests are skipped.
 clients: setup

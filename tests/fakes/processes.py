@@ -42,7 +42,7 @@ class Child:
         """Ends it without a word."""
         self.process.kill()
 
-    def ended(self, limit_s: float = 20.0) -> int:
+    def ended(self, limit_s: float = 60.0) -> int:
         """Its exit status, once it has ended."""
         return self.process.wait(limit_s)
 

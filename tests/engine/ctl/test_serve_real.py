@@ -65,7 +65,8 @@ def test_serves_restarts_and_stops(runtime_dir: Path) -> None:
         urls = served_urls(process)
         # Two frontends and an engine say what they are, and nothing of their routine.
         events = {line.split()[4] for line in (runtime_dir / "stderr.log").read_text().splitlines() if " INFO " in line}
-        assert events <= {"frontend.listening", "engine.settings", "engine.cpu", "engine.ready", "engine.connected"}
+        of_engine = {"engine.settings", "engine.cpu", "memory.budget", "engine.ready"}
+        assert events <= {"frontend.listening", *of_engine, "engine.connected"}
         assert [ask(url) for url in urls] == ["The capital of France is Paris."] * 2
         before = status(runtime_dir)
         assert (before["phase"], before["model"]["id"]) == ("ready", "SmolLM2-135M-Instruct")

@@ -8,6 +8,7 @@ from frontend.dialects.openai_fields import MAX_STOP_CHARACTERS
 from frontend.dialects.openai_responses import MAX_METADATA
 from frontend.dialects.openai_sampling import MAX_BAD_WORD_LENGTH
 from frontend.dialects.openai_tools import EFFORTS
+from frontend.item_schemas import INPUT_SCHEMA
 from protocol.messages import MAX_DRAFT_TOKENS
 
 Schema = dict[str, Any]
@@ -64,7 +65,7 @@ FIELD_SCHEMAS: Final[Mapping[str, Schema]] = {
     "prompt": _PROMPT,
     "content": _TEXT,
     "tokens": _IDS,
-    "input": _BLOCKS,
+    "input": INPUT_SCHEMA,
     "instructions": _TEXT,
     "previous_response_id": _TEXT,
     "store": _BOOL,

@@ -18,8 +18,9 @@ from frontend.dialects.dialect import Dialect
 from frontend.dialects.openai_responses import responses_dialect
 from frontend.dialects.openai_responses_events import ResponseCompleted, ResponseFailed, ResponseIncomplete
 from frontend.dialects.openai_responses_frames import AskedResponse, asked_of
-from frontend.dialects.openai_responses_items import Recalled, input_items, named_items, referenced_ids
+from frontend.dialects.openai_responses_items import Recalled
 from frontend.dialects.openai_responses_objects import ResponseBody, ResponseStatus
+from frontend.dialects.openai_responses_stored import input_items, named_items, referenced_ids
 from frontend.dialects.values import as_object, read_text, wrong
 from frontend.errors import HttpErrorCode, RequestError
 from frontend.handlers import Spoken, speaking_handler

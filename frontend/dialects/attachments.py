@@ -10,8 +10,8 @@ from frontend.dialects.values import shown
 from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 
-# By a part's type, in whatever dialect.
-_WORDS: Final[Mapping[str, str]] = {
+# A word for each by its part's type, in whatever dialect.
+ATTACHMENT_TYPES: Final[Mapping[str, str]] = {
     "image": "image",
     "image_url": "image",
     "input_image": "image",
@@ -27,12 +27,12 @@ _WORDS: Final[Mapping[str, str]] = {
 
 def is_attachment(kind: object) -> bool:
     """Whether parts of this type are no text."""
-    return isinstance(kind, str) and kind in _WORDS
+    return isinstance(kind, str) and kind in ATTACHMENT_TYPES
 
 
 def note(kind: str) -> str:
     """What the model is told in place of an attachment of this type."""
-    return f"[{_WORDS[kind]} omitted: this model reads text only]"
+    return f"[{ATTACHMENT_TYPES[kind]} omitted: this model reads text only]"
 
 
 def asked_index(roles: Sequence[object]) -> int | None:

@@ -15,8 +15,9 @@ from frontend.dialects.openai_constraints import schema_grammar
 from frontend.dialects.openai_fields import SHARED_FIELDS, check_least, read_generation
 from frontend.dialects.openai_logprobs import MAX_TOP, has_token_ids
 from frontend.dialects.openai_responses_frames import AskedResponse, framer, whole_response
-from frontend.dialects.openai_responses_items import NOTHING, Recalled, Transcript, input_items, resolved
+from frontend.dialects.openai_responses_items import NOTHING, Recalled, Transcript
 from frontend.dialects.openai_responses_objects import ReasoningConfig, ResponseBody, TextConfig
+from frontend.dialects.openai_responses_stored import input_items, resolved
 from frontend.dialects.openai_responses_tools import OfferedTools
 from frontend.dialects.openai_tools import TOOL_FIELDS, ReadVariables, effort_variables, read_variables
 from frontend.dialects.values import (

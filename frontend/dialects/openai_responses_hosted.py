@@ -11,7 +11,7 @@ from frontend.dialects.attachments import is_attachment, note
 from frontend.dialects.fields import FieldTable, Harmless, Honoured, Named, check_nested, plain_path
 from frontend.dialects.hosted_tools import as_told, call_note, result_note
 from frontend.dialects.openai_messages import read_arguments
-from frontend.dialects.values import as_text, read_text
+from frontend.dialects.values import read_text
 
 Item = Mapping[str, object]
 
@@ -137,7 +137,7 @@ HOSTED_ITEMS: Final[Mapping[str, HostedItem]] = {
     ),
 }
 # Of tools that are newer than this list: that they were called is all that can be told.
-_CALL_ENDS: Final = ("_call", "_call_output")
+CALL_ENDS: Final = ("_call", "_call_output")
 
 
 def hosted_item(kind: object) -> HostedItem | None:
@@ -145,7 +145,7 @@ def hosted_item(kind: object) -> HostedItem | None:
     if not isinstance(kind, str):
         return None
     known = HOSTED_ITEMS.get(kind)
-    if known is None and kind.endswith(_CALL_ENDS):
+    if known is None and kind.endswith(CALL_ENDS):
         is_output = kind.endswith("_output")
         return HostedItem(kind.removesuffix("_output").removesuffix("_call"), is_quiet=is_output, others=_CALL_ID)
     return known
@@ -166,6 +166,8 @@ class HostedReading:
     @property
     def call_id(self) -> str | None:
         """What ties an output to its call; None where a server ran both."""
+        if self.kind.telling == "note":
+            return None
         given = read_text(self.item, "call_id", f"{self.where}.")
         return given or (read_text(self.item, "id", f"{self.where}.") if self.kind.is_tied_by_id else None)
 
@@ -190,7 +192,8 @@ class HostedReading:
         """Text; of a call that tells none, how it ended."""
         given = self._given(self.kind.results)
         told = [self._told(value, f"{self.where}.{name}") for name, value in given.items()]
-        return "\n".join(told) or as_text(self.item.get("status") or "", f"{self.where}.status")
+        status = self.item.get("status")
+        return "\n".join(told) or (status if isinstance(status, str) else "")
 
     def note(self) -> str:
         """The whole of it, as words of the assistant; none where it is quiet."""

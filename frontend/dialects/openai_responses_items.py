@@ -13,9 +13,10 @@ from frontend.dialects.hosted_tools import result_note
 from frontend.dialects.openai_messages import CUSTOM_INPUT, read_arguments
 from frontend.dialects.openai_responses_hosted import ITEM_FIELDS, HostedReading, Item, hosted_item
 from frontend.dialects.openai_responses_output import unsealed
+from frontend.dialects.openai_responses_stored import item_type
 from frontend.dialects.openai_responses_tools import OfferedTools, joined_name
 from frontend.dialects.values import as_list, as_object, as_text, read_bool, read_text, shown, wrong
-from frontend.errors import HttpErrorCode, RequestError
+from frontend.errors import RequestError
 from protocol.errors import ErrorCode
 
 MESSAGE_FIELDS: Final[FieldTable] = {
@@ -56,7 +57,6 @@ PART_FIELDS: Final[FieldTable] = {
     "logprobs": Harmless("the model is not told how likely its words were"),
     "prompt_cache_breakpoint": Harmless("steers only where OpenAI caches"),
 }
-REFERENCE_FIELDS: Final[FieldTable] = {"type": Honoured(), "id": Honoured("of an item that is stored")}
 TOOLS_ITEM_FIELDS: Final[FieldTable] = {
     **ITEM_FIELDS,
     "role": Harmless("tools are offered to the model alone"),
@@ -76,27 +76,19 @@ _SETTINGS: Final[Mapping[str, str]] = {
 
 _APPROVAL: Final = "mcp_approval_response"
 _CALLS: Final = ("reasoning", "function_call", "custom_tool_call")
-_ROLES: Final[Mapping[str, str]] = {
+ROLES: Final[Mapping[str, str]] = {
     "user": "user",
     "assistant": "assistant",
     "system": "system",
     "developer": "system",
 }
-_TEXT_PARTS: Final[Mapping[str, str]] = {
+PART_TEXTS: Final[Mapping[str, str]] = {
     "input_text": "text",
     "output_text": "text",
     "text": "text",
     "reasoning_text": "text",
     "summary_text": "text",
     "refusal": "refusal",
-}
-_ID_PREFIXES: Final[Mapping[str, str]] = {
-    "message": "msg",
-    "reasoning": "rs",
-    "function_call": "fc",
-    "function_call_output": "fco",
-    "custom_tool_call": "ctc",
-    "custom_tool_call_output": "ctco",
 }
 
 
@@ -161,9 +153,9 @@ class Transcript:
         """What somebody said."""
         self.ignored |= check_nested(item, MESSAGE_FIELDS, where)
         given = item.get("role")
-        role = _ROLES.get(given) if isinstance(given, str) else None
+        role = ROLES.get(given) if isinstance(given, str) else None
         if role is None:
-            raise wrong(f"{where}.role", given, "one of " + ", ".join(_ROLES))
+            raise wrong(f"{where}.role", given, "one of " + ", ".join(ROLES))
         text = self.text(item.get("content"), f"{where}.content")
         match role:
             case "system":
@@ -181,7 +173,8 @@ class Transcript:
         opened = None if sealed is None else unsealed(sealed)
         if sealed is not None and opened is None:
             self.ignored["input[].encrypted_content"] = None
-        text = content or opened or self._parts(item.get("summary"), f"{where}.summary")
+        summary = self._parts(item.get("summary"), f"{where}.summary")
+        text = content or opened or summary
         if text:
             self.messages.append({"role": "assistant", "content": "", "reasoning_content": text})
 
@@ -251,7 +244,7 @@ class Transcript:
         if is_attachment(kind):
             self.ignored[f"{plain_path(where)}.{kind}"] = None
             return note(kind)
-        field_name = _TEXT_PARTS.get(kind)
+        field_name = PART_TEXTS.get(kind)
         if field_name is None:
             raise RequestError(
                 ErrorCode.UNSUPPORTED,
@@ -276,7 +269,8 @@ class Transcript:
 
     def _found_tools(self, read: HostedReading) -> str:
         """What a search of tools has found: offered, and told by their names."""
-        return "\n".join(self.tools.find(read.item.get("tools") or [], f"{read.where}.tools"))
+        found = read.item.get("tools")
+        return "\n".join([] if found is None else self.tools.find(found, f"{read.where}.tools"))
 
     def _add_output(self, call_id: str, text: str, where: str) -> None:
         name = self._called.get(call_id)
@@ -329,71 +323,3 @@ def _refuse_approval(item: Item, where: str) -> None:
             "and send its call and its output as those of a function",
             where,
         )
-
-
-def item_type(item: Item) -> object:
-    """The type, which OpenAI lets a message and a reference leave out."""
-    kind = item.get("type")
-    if kind is not None:
-        return kind
-    return "message" if "role" in item else "item_reference" if item and set(item) <= set(REFERENCE_FIELDS) else None
-
-
-def input_items(value: object) -> list[dict[str, Any]]:
-    """A body's `input` as items: a string is a user's message. Raises RequestError."""
-    if isinstance(value, str):
-        return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]}]
-    items = as_list(value, "input", "a string or an array of items")
-    return [as_object(item, f"input[{index}]") for index, item in enumerate(items)]
-
-
-def referenced_ids(items: Sequence[Item]) -> list[str]:
-    """The ids of the stored items that the items stand for."""
-    return [
-        as_text(item.get("id"), f"input[{index}].id")
-        for index, item in enumerate(items)
-        if item_type(item) == "item_reference"
-    ]
-
-
-def resolved(items: Sequence[dict[str, Any]], references: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """The items with each reference replaced. Raises RequestError for one whose item is not stored."""
-    return [
-        _referenced(item, f"input[{index}]", references) if item_type(item) == "item_reference" else item
-        for index, item in enumerate(items)
-    ]
-
-
-def _referenced(item: Item, where: str, references: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    id_ = as_text(item.get("id"), f"{where}.id")
-    found = references.get(id_)
-    if found is None:
-        raise RequestError(
-            HttpErrorCode.NOT_FOUND,
-            f"`{where}`: no item with the id {shown(id_)} is stored; send the item itself, "
-            "or leave `store` on in the request that makes it",
-            where,
-        )
-    return found
-
-
-def named_items(items: Sequence[Item], response_id: str) -> list[dict[str, Any]]:
-    """The items as they are stored and listed: each with a type, an id, a status, and its text in parts."""
-    hexadecimal = response_id.partition("_")[2]
-    return [_named_item(item, f"{hexadecimal}_in{index}") for index, item in enumerate(items)]
-
-
-def _named_item(item: Item, rest_of_id: str) -> dict[str, Any]:
-    kind = item_type(item)
-    named: dict[str, Any] = {"type": kind, "status": "completed", **item}
-    if not named.get("id"):
-        named["id"] = f"{_ID_PREFIXES.get(str(kind), 'item')}_{rest_of_id}"
-    text = item.get("content")
-    if kind == "message" and isinstance(text, str):
-        is_output = item.get("role") == "assistant"
-        named["content"] = [
-            {"type": "output_text", "text": text, "annotations": []}
-            if is_output
-            else {"type": "input_text", "text": text}
-        ]
-    return named

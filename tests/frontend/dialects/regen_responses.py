@@ -33,9 +33,9 @@ from frontend.dialects.openai_responses_items import (
     OUTPUT_FIELDS,
     PART_FIELDS,
     REASONING_ITEM_FIELDS,
-    REFERENCE_FIELDS,
     TOOLS_ITEM_FIELDS,
 )
+from frontend.dialects.openai_responses_stored import REFERENCE_FIELDS
 from frontend.dialects.openai_responses_tools import (
     ALLOWED_FIELDS,
     CHOICE_FIELDS,

@@ -4,15 +4,12 @@ from typing import Any
 
 import pytest
 
-from frontend.dialects.openai_responses_items import Transcript, item_type, named_items, referenced_ids, resolved
+from frontend.dialects.openai_responses_items import Transcript
 from frontend.dialects.openai_responses_output import AS_TEXT, OpenReasoning, Place
 from frontend.dialects.openai_responses_tools import OfferedTools
 from frontend.errors import RequestError
+from tests.frontend.dialects.response_items import CALL, OUTPUT, SAID, USER
 
-USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Weather?"}]}
-CALL = {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": '{"city": "Oslo"}'}
-OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "rain"}
-SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Rain."}]}
 THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Look it up."}]}
 TOLD_CALL = {
     "type": "function",
@@ -148,37 +145,3 @@ def test_refusals_name_the_item(item: dict[str, Any], param: str) -> None:
     with pytest.raises(RequestError) as caught:
         transcript(item)
     assert (caught.value.param, caught.value.status) == (param, 400)
-
-
-def test_references() -> None:
-    """OpenAI lets their type be left out; one that is not stored is a 404 that names it."""
-    items = [USER, {"type": "item_reference", "id": "msg_1"}, {"id": "msg_2"}]
-    assert [item_type(item) for item in items] == ["message", "item_reference", "item_reference"]
-    assert referenced_ids(items) == ["msg_1", "msg_2"]
-    assert resolved(items, {"msg_1": SAID, "msg_2": CALL}) == [USER, SAID, CALL]
-    with pytest.raises(RequestError) as caught:
-        resolved(items, {"msg_1": SAID})
-    assert (caught.value.status, caught.value.param) == (404, "input[2]")
-    assert "msg_2" in caught.value.message
-
-
-def test_items_as_they_are_listed() -> None:
-    """Each has a type, a status and an id, its own if it came with one, and text in parts."""
-    named = named_items([{"role": "user", "content": "x"}, {**SAID, "content": "y"}, {**CALL, "id": "fc_7"}], "resp_ab")
-    assert named == [
-        {
-            "type": "message",
-            "status": "completed",
-            "role": "user",
-            "content": [{"type": "input_text", "text": "x"}],
-            "id": "msg_ab_in0",
-        },
-        {
-            "type": "message",
-            "status": "completed",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "y", "annotations": []}],
-            "id": "msg_ab_in1",
-        },
-        {"status": "completed", **CALL, "id": "fc_7"},
-    ]

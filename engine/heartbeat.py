@@ -26,6 +26,8 @@ EXIT_STUCK: Final = 70
 # The last status leaves in the background: how long closing the socket waits for it.
 _LINGER_MS: Final = 500
 _DETAIL_CHARACTERS: Final = 500
+# A beat that comes later than this found its process held, by SIGSTOP or with its machine, not its device stuck.
+_LONGEST_BEAT_S: Final = 5.0
 
 # Read at import: a parent that dies while the engine still imports MLX would otherwise be missed.
 PARENT_PID: Final = os.getppid()
@@ -43,6 +45,22 @@ class HeartbeatSettings:
     end_process: Callable[[int], Any] = field(default=os._exit)
     first_parent: int = PARENT_PID
     parent_pid: Callable[[], int] = field(default=os.getppid)
+
+
+class TurnWatch:
+    """How old the running turn is, without the time for which the whole process was held."""
+
+    def __init__(self) -> None:
+        self._seen_s = 0.0
+        self._awake_s = 0.0
+
+    def awake_s(self, age_s: float) -> float:
+        """To be asked at each beat. age_s: by the clock, 0 when nothing runs."""
+        before_s = self._awake_s if age_s >= self._seen_s else 0.0
+        passed_s = age_s - self._seen_s if age_s >= self._seen_s else age_s
+        self._seen_s = age_s
+        self._awake_s = before_s + min(passed_s, _LONGEST_BEAT_S)
+        return self._awake_s
 
 
 class Heartbeat:
@@ -99,9 +117,10 @@ class Heartbeat:
 
     def _beat(self) -> None:
         """At a fixed interval; the wait is for the end, not for time to pass."""
+        watch = TurnWatch()
         while not self._closing.wait(self._settings.interval_s):
             self._push()
-            age_s = self._board.turn_age_s
+            age_s = watch.awake_s(self._board.turn_age_s)
             if age_s > self._settings.step_limit_s:
                 self._end_stuck(age_s)
                 return

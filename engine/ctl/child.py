@@ -27,6 +27,8 @@ class RestartPolicy:
     deaths_before_proof: int = 5
     # From the request to stop until the end by force; longer than what children give their running work.
     grace_s: float = 35.0
+    # Of an engine, which speaks four times a second. Longer than its own step limit: a stuck step is its own to end.
+    silence_limit_s: float = 150.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Child:
         self._delay_s = policy.first_delay_s
         self._unfinished = b""
         self._is_silent = False
+        self.is_stopped = False
 
     @property
     def restarts(self) -> int:
@@ -85,6 +88,7 @@ class Child:
         """Starts the process in a group of its own: a terminal's Ctrl-C reaches the supervisor only."""
         self.due_s = None
         self._is_silent = False
+        self.is_stopped = False
         self._started_s = self._clock()
         self._process = subprocess.Popen(
             self.plan.command(self.starts),
@@ -117,7 +121,10 @@ class Child:
 
     def find_death(self) -> Death | None:
         """Reaps the process if it has ended, and plans the next start."""
-        if self._process is None or self._process.poll() is None:
+        if self._process is None:
+            return None
+        self._note_stops(self._process)
+        if self._process.poll() is None:
             return None
         self.relay_output()
         self._flush()
@@ -130,6 +137,20 @@ class Child:
         # A child that has no handler yet when it is asked to stop ends by the signal.
         return Death(cause, is_clean=code in (0, -signal.SIGTERM), is_hopeless=code == EXIT_BAD_SETTING)
 
+    def _note_stops(self, process: "subprocess.Popen[bytes]") -> None:
+        """Whether SIGSTOP holds it at the moment: only its parent is told."""
+        while process.returncode is None:
+            try:
+                pid, status = os.waitpid(process.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                self.is_stopped = os.WIFSTOPPED(status)
+            else:
+                process.returncode = os.waitstatus_to_exitcode(status)
+
     def prove(self) -> None:
         """The child does its work: earlier deaths no longer count as a crash loop."""
         self.deaths_in_a_row = 0
@@ -139,6 +160,11 @@ class Child:
         self.due_s = None
         if self._process:
             self._process.terminate()
+
+    def show_threads(self) -> None:
+        """Asks an engine to say where each of its threads stands, which it can do whatever they hold."""
+        if self._process:
+            self._process.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
         """Ends the process and whatever it has started."""

@@ -13,6 +13,7 @@ import zmq
 from engine.ctl.child import Child, ChildPlan, Death, RestartPolicy
 from engine.ctl.failure import EXIT_FAILED
 from engine.ctl.signals import SignalPipe
+from engine.ctl.silence import Silence
 from engine.ctl.terminal import say
 from protocol.codec import decode_status
 from protocol.endpoint import RuntimeFolder, connect_status
@@ -45,6 +46,7 @@ class Supervisor:
         self._policy = policy
         self._clock = time.monotonic
         self._children = [Child(plan, policy, self._clock) for plan in plans]
+        self._silence = Silence(policy.silence_limit_s)
         self._announced: set[int] = set()
         self._kill_at_s: float | None = None
         self._exit_status = 0
@@ -60,6 +62,7 @@ class Supervisor:
                     self._hear_signals(signals)
                     self._hear_status(status_socket)
                     self._hear_children()
+                    self._judge_silence()
                     self._kill_if_overdue()
         finally:
             for child in self._children:
@@ -79,6 +82,8 @@ class Supervisor:
         due = [child for child in self._children if child.due_s is not None and child.due_s <= now_s]
         for child in due:
             child.start()
+        if self._children[0] in due:
+            self._silence.heard()
         if due:
             self._observer.on_change(self._children)
 
@@ -93,7 +98,10 @@ class Supervisor:
         if self._kill_at_s is not None:
             moments_s.append(self._kill_at_s)
         wait_s = min([_LONGEST_WAIT_S, *(moment_s - self._clock() for moment_s in moments_s)])
+        began_s = self._clock()
         poller.poll(max(0, round(wait_s * 1_000) + 1))
+        if self._children[0].pid is not None and not self._children[0].is_stopped:
+            self._silence.waited(self._clock() - began_s)
 
     def _hear_signals(self, signals: SignalPipe) -> None:
         for heard in signals.stops_heard():
@@ -106,9 +114,12 @@ class Supervisor:
 
     def _hear_status(self, status_socket: "zmq.Socket[Any]") -> None:
         try:
-            status = decode_status(status_socket.recv(zmq.NOBLOCK))
+            frame = status_socket.recv(zmq.NOBLOCK)
         except zmq.Again:
             return
+        self._silence.heard()
+        try:
+            status = decode_status(frame)
         except ProtocolError as error:
             say(f"the engine's status cannot be read: {error.message}")
             return
@@ -132,6 +143,21 @@ class Supervisor:
             if death is not None:
                 self._on_death(child, pid, death)
                 self._observer.on_change(self._children)
+
+    def _judge_silence(self) -> None:
+        """Ends an engine that lives and says nothing: what holds its interpreter's lock stops its own watchdog, too."""
+        engine = self._children[0]
+        if engine.pid is None or self._is_stopping:
+            return
+        match self._silence.verdict():
+            case "warn":
+                limit_s = self._silence.limit_s
+                say(f"engine (pid {engine.pid}) has said nothing for {limit_s:g} s: ending it; this is where it stands")
+                engine.show_threads()
+            case "end":
+                engine.kill()
+            case None:
+                pass
 
     def _on_death(self, child: Child, pid: int | None, death: Death) -> None:
         name = f"{child.plan.name} (pid {pid})"

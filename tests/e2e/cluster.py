@@ -104,12 +104,15 @@ def running_frontend(
 
 
 @contextmanager
-def supervised(runtime_dir: Path, model: Path, step_limit_s: float = 120.0) -> Iterator[Frontend]:
+def supervised(
+    runtime_dir: Path, model: Path, step_limit_s: float = 120.0, silence_limit_s: float = 150.0
+) -> Iterator[Frontend]:
     """The supervisor's process, and where its frontend listens. The model may bring code of its own."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         descriptor = listener.fileno()
-        arguments = ["-m", "tests.fakes.watched_serve", str(runtime_dir), str(model), str(step_limit_s)]
-        with child([*arguments, str(descriptor)], pass_fds=[descriptor]) as process:
+        arguments = ["-m", "tests.fakes.watched_serve", str(runtime_dir), str(model), str(descriptor)]
+        arguments += [str(step_limit_s), str(silence_limit_s)]
+        with child(arguments, pass_fds=[descriptor]) as process:
             yield Frontend(process, f"http://127.0.0.1:{listener.getsockname()[1]}")
 
 

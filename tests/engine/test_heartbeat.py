@@ -13,7 +13,7 @@ import mlx.core as mx
 import pytest
 import zmq
 
-from engine.heartbeat import EXIT_STUCK, PARENT_PID, Heartbeat, HeartbeatSettings
+from engine.heartbeat import EXIT_STUCK, PARENT_PID, Heartbeat, HeartbeatSettings, TurnWatch
 from engine.status import StatusBoard
 from protocol.codec import decode_status
 from protocol.endpoint import RuntimeFolder, open_runtime_folder
@@ -170,6 +170,23 @@ def test_a_long_wait_is_not_a_stuck_turn(folder: RuntimeFolder, board: StatusBoa
         for _ in range(5):
             listener.next()
     assert ended == []
+
+
+@pytest.mark.parametrize(
+    ("ages_s", "awake_s"),
+    [
+        ([1.0, 2.0, 3.0], 3.0),  # one turn, beat by beat
+        ([1.0, 3_601.0, 3_602.0], 7.0),  # held for an hour within it
+        ([900.0, 901.0], 6.0),  # held just when it began
+        ([4.0, 0.0, 1.0], 1.0),  # idle in between
+        ([4.0, 0.5, 1.0], 1.0),  # another turn
+        ([*range(0, 200, 4)], 196.0),  # late beats of a busy machine count in full
+    ],
+)
+def test_a_turn_does_not_age_while_the_process_is_held(ages_s: list[float], awake_s: float) -> None:
+    """An engine that goes on after SIGSTOP, or on a machine that was paused, is not stuck."""
+    watch = TurnWatch()
+    assert [watch.awake_s(age_s) for age_s in ages_s][-1] == awake_s
 
 
 def test_a_stuck_engine_really_exits(folder: RuntimeFolder) -> None:

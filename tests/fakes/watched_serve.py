@@ -1,6 +1,7 @@
-"""What `engine-ctl serve` runs, with a step limit of a test's choice: a supervisor, an engine, one frontend.
+"""What `engine-ctl serve` runs, with limits of a test's choice: a supervisor, an engine, one frontend.
 
-`python -m tests.fakes.watched_serve RUNTIME_DIR MODEL STEP_LIMIT_S DESCRIPTOR`; the descriptor is a listening socket.
+`python -m tests.fakes.watched_serve RUNTIME_DIR MODEL DESCRIPTOR STEP_LIMIT_S SILENCE_LIMIT_S`; the descriptor is a
+listening socket.
 """
 
 import sys
@@ -11,7 +12,7 @@ from engine.ctl.supervisor import Observer, Supervisor
 from protocol.endpoint import RuntimeFolder
 
 
-def main(runtime_dir: str, model: str, step_limit_s: str, descriptor: str) -> int:
+def main(runtime_dir: str, model: str, descriptor: str, step_limit_s: str, silence_limit_s: str) -> int:
     """The supervisor's exit status."""
     shared = ["--runtime-dir", runtime_dir, "--exit-with-parent"]
     served = ["--model", model, "--trust-remote-code", "--step-limit-s", step_limit_s]
@@ -25,7 +26,8 @@ def main(runtime_dir: str, model: str, step_limit_s: str, descriptor: str) -> in
         ChildPlan("frontend", lambda _: frontend_command, (int(descriptor),)),
     ]
     observer = Observer(lambda _children: None, lambda _index, _status: None, lambda: None)
-    return Supervisor(RuntimeFolder(Path(runtime_dir)), plans, observer, RestartPolicy()).run()
+    policy = RestartPolicy(silence_limit_s=float(silence_limit_s))
+    return Supervisor(RuntimeFolder(Path(runtime_dir)), plans, observer, policy).run()
 
 
 if __name__ == "__main__":

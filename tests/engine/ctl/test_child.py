@@ -1,9 +1,11 @@
 """One supervised process: back-off, last words, ends."""
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import psutil
 import pytest
 
 from engine.ctl.child import Child, ChildPlan, Death, RestartPolicy
@@ -124,3 +126,29 @@ def test_terminate_plans_no_further_start() -> None:
     child.terminate()
     assert child.due_s is None
     assert child.pid is None
+
+
+def test_knows_whether_a_signal_holds_its_process() -> None:
+    """SIGSTOP and SIGCONT are told to the parent only; the end is still found, with its status."""
+    child = child_of("import signal; signal.pause()", Clock())
+    child.start()
+    assert child.pid is not None
+    process = psutil.Process(child.pid)
+    try:
+        process.suspend()
+        seen = [_until(child, is_stopped=True)]
+        process.resume()
+        seen.append(_until(child, is_stopped=False))
+    finally:
+        process.kill()
+    assert seen == [True, True]
+    while (death := child.find_death()) is None:
+        pass
+    assert death.cause == "was ended by SIGKILL"
+
+
+def _until(child: Child, *, is_stopped: bool) -> bool:
+    deadline_s = time.monotonic() + 20.0
+    while child.is_stopped != is_stopped and time.monotonic() < deadline_s:
+        assert child.find_death() is None
+    return child.is_stopped == is_stopped

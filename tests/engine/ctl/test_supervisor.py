@@ -1,8 +1,10 @@
 """The supervisor over real processes that stand in for engine and frontends."""
 
+import dataclasses
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +13,15 @@ import psutil
 import pytest
 
 from engine.ctl.child import Child, ChildPlan, RestartPolicy
+from engine.ctl.silence import LAST_WORDS_S
 from engine.ctl.supervisor import EXIT_KILLED, Observer, Supervisor
 from protocol.endpoint import RuntimeFolder
 from protocol.errors import EXIT_BAD_SETTING
 from protocol.status import EngineStatus
 
 HERE = Path(__file__).parent
+# Far above what a stand-in takes until its first word, on a busy machine.
+SILENCE_LIMIT_S = 4.0
 FAST = RestartPolicy(first_delay_s=0.01, longest_delay_s=0.02, grace_s=20.0)
 
 
@@ -109,6 +114,52 @@ def test_restarts_a_killed_child_and_leaves_the_other_alone(folder: RuntimeFolde
     restarted = next(pids for pids, counts in zip(recorder.pids, recorder.restarts, strict=True) if counts[index])
     assert restarted[index] not in (None, first[index])
     assert restarted[1 - index] == first[1 - index]
+
+
+def test_an_engine_that_falls_silent_is_ended_and_started_again(
+    folder: RuntimeFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It lives and says nothing: one line says so, and a fresh one serves."""
+    recorder = Recorder(stop_when_restarted=0)
+    mute, well = engine(folder, "--falls-silent").command(0), engine(folder).command(0)
+    plan = ChildPlan("engine", lambda restarts: well if restarts else mute)
+    policy = dataclasses.replace(FAST, silence_limit_s=SILENCE_LIMIT_S)
+    assert Supervisor(folder, [plan, frontend(folder)], recorder.observer(), policy).run() == 0
+    assert recorder.restarts[-1] == [1, 0]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "engine (pid" in line]
+    name = f"engine-ctl: engine (pid {recorder.pids[0][0]})"
+    assert lines[:2] == [
+        f"{name} has said nothing for {SILENCE_LIMIT_S:g} s: ending it; this is where it stands",
+        f"{name} was ended by SIGKILL; restart 1 in 0.0 s",
+    ]
+
+
+def test_an_engine_that_is_held_by_a_signal_is_left_alone(folder: RuntimeFolder) -> None:
+    """SIGSTOP is somebody's wish; it serves on after SIGCONT."""
+    recorder = Recorder()
+    seen: list[bool] = []
+
+    def hold() -> None:
+        while not (pids := recorder.pids and recorder.pids[-1]) or pids[0] is None:
+            pass
+        process = psutil.Process(pids[0])
+        while process.status() != psutil.STATUS_STOPPED:
+            pass
+        # Alive beyond the limit, and then told to go on.
+        with pytest.raises(psutil.TimeoutExpired):
+            process.wait(SILENCE_LIMIT_S + LAST_WORDS_S + 2.0)
+        seen.append(True)
+        process.resume()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    plans = [engine(folder, "--stops"), frontend(folder)]
+    policy = dataclasses.replace(FAST, silence_limit_s=SILENCE_LIMIT_S)
+    assert Supervisor(folder, plans, recorder.observer(), policy).run() == 0
+    holder.join()
+    assert seen == [True]
+    assert recorder.restarts[-1] == [0, 0]
 
 
 def test_gives_up_on_a_crash_loop_with_the_last_words(

@@ -12,6 +12,7 @@ from tests.e2e.cluster import MODEL_ID, Cluster, running_cluster
 
 # Tools are told in the prompt, and the fake's tokens are about a letter each.
 CONTEXT_TOKENS = 4_096
+QUICK_READER = ("--prefill-tokens-per-turn", "256")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,12 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """An engine and two frontends, shared by all clients of one kind."""
     with (
         tempfile.TemporaryDirectory(prefix="cv-", ignore_cleanup_errors=True) as name,
-        running_cluster(request.param, Path(name), CONTEXT_TOKENS) as found,
+        running_cluster(
+            request.param,
+            Path(name),
+            CONTEXT_TOKENS,
+            engine_arguments=QUICK_READER if request.param == "fake" else (),
+        ) as found,
     ):
         yield found
 
@@ -50,7 +56,7 @@ def speaking(request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a server whose model takes its part in the conversations: scripted, or weights in the real engine."""
     with tempfile.TemporaryDirectory(prefix="cv-", ignore_cleanup_errors=True) as name:
         model = build_speaking_model(Path(name) / "m")
-        fake = ("--step-ms", "1", "--prefill-tokens-per-turn", "256", "--context-length", str(CONTEXT_TOKENS))
+        fake = (*QUICK_READER, "--step-ms", "1", "--context-length", str(CONTEXT_TOKENS))
         with running_cluster(
             request.param,
             Path(name) / "r",

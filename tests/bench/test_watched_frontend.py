@@ -49,7 +49,7 @@ def test_a_place_is_ours_and_what_it_has_called() -> None:
 
     def note(frame: FrameType, event: str, arg: object) -> None:
         del arg
-        if event == "call" and frame.f_code.co_name == "json_depth":
+        if event == "call" and frame.f_code.co_name == "json_shape":
             seen.append(place(frame))
 
     sys.setprofile(note)
@@ -57,7 +57,7 @@ def test_a_place_is_ours_and_what_it_has_called() -> None:
         decoded(b"{}")
     finally:
         sys.setprofile(None)
-    assert seen == ["frontend/request_body.py:json_depth"]
+    assert seen == ["frontend/request_body.py:json_shape"]
     assert place(sys._getframe()) == "bench/test_watched_frontend.py:test_a_place_is_ours_and_what_it_has_called"
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frontend import request_body
 from frontend.errors import HttpErrorCode, RequestError
-from frontend.request_body import MAX_JSON_DEPTH, decoded, json_depth
+from frontend.request_body import MAX_JSON_CONTAINERS, MAX_JSON_DEPTH, decoded, json_shape
 
 
 def nested(levels: int) -> bytes:
@@ -59,7 +60,7 @@ JSON = st.recursive(
 def test_depth_is_the_walked_depth(value: object) -> None:
     """Whatever stands in its texts; many brackets beside the value make the count an exact one."""
     wide = [value, ["[]"] * MAX_JSON_DEPTH, *([[]] * MAX_JSON_DEPTH)]
-    assert json_depth(json.dumps(wide).encode()) == max(depth_of(wide), 2)
+    assert json_shape(json.dumps(wide).encode()).depth == max(depth_of(wide), 2)
 
 
 @given(st.binary(max_size=400) | st.text(alphabet='[]{}",:\\1', max_size=400).map(str.encode))
@@ -73,5 +74,32 @@ def test_depth_of_a_large_body_is_quick() -> None:
     """The worst body at the default limit takes seconds at most, beside the event loop."""
     body = b"[" + b"[]," * (5 * 1024 * 1024) + b"[]]"
     began_s = time.process_time()
-    assert json_depth(body) == 2
+    assert json_shape(body).depth == 2
     assert time.process_time() - began_s < 10
+
+
+def containers_of(value: object) -> int:
+    """Arrays and objects, by walking the value."""
+    if isinstance(value, dict):
+        return 1 + sum(map(containers_of, value.values()))
+    return 1 + sum(map(containers_of, value)) if isinstance(value, list) else 0
+
+
+@given(JSON, st.integers(1, 30))
+def test_the_shape_is_the_same_in_pieces(value: object, piece: int) -> None:
+    """Also where a piece would end within an escape, or within a text."""
+    body = [value, *([[]] * 200)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(request_body, "_PIECE_BYTES", piece)
+        assert json_shape(json.dumps(body).encode()) == (depth_of(body), containers_of(body))
+
+
+def test_too_many_parts_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has both numbers; brackets in texts are none."""
+    texts = json.dumps(["[" * MAX_JSON_CONTAINERS, *([{}] * (MAX_JSON_CONTAINERS - 1))]).encode()
+    assert json_shape(texts).containers == MAX_JSON_CONTAINERS
+    assert len(decoded(texts)) == MAX_JSON_CONTAINERS
+    monkeypatch.setattr(msgspec.json, "decode", pytest.fail)
+    with pytest.raises(RequestError, match="has 200001 arrays and objects, at most 200000") as caught:
+        decoded(b"[" + b"{}," * (MAX_JSON_CONTAINERS - 1) + b"[]]")
+    assert (caught.value.status, caught.value.code) == (413, HttpErrorCode.BODY_TOO_LARGE)

@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from engine.errors import EngineError
-from engine.priority import queue_by_priority
+from engine.memory_plan import MemoryPlan
+from engine.priority import put_first, queue_by_priority
 from engine.row import Row
 from engine.sampling.sampler import HONOURED_FIELDS
 from protocol.codec import unpack_ids
@@ -25,8 +26,9 @@ _NEUTRAL = msgspec.structs.asdict(Sampling())
 class Admission:
     """From the queue into at most max_rows live rows: by priority, then first in, first out."""
 
-    def __init__(self, facts: ModelFacts) -> None:
+    def __init__(self, facts: ModelFacts, memory: MemoryPlan) -> None:
         self._facts = facts
+        self._memory = memory
         self.waiting: deque[Row] = deque()
         self._compiling: list[Row] = []
         self._alone: Row | None = None
@@ -47,6 +49,7 @@ class Admission:
                 f"{self._facts.memory_limit or 'shorten it'}",
                 param="prompt",
             )
+        self._memory.check(submit, len(prompt) + len(generated))
         highest = max(max(prompt), max(generated, default=0))
         if highest >= self._facts.vocabulary_size:
             raise EngineError(
@@ -91,23 +94,33 @@ class Admission:
         max_rows = self._facts.limits.max_rows
         if live_rows == 0:
             self._alone = None
-        if self._alone is not None or len(self.waiting) == len(self._compiling) or live_rows >= max_rows:
+        if self._alone is not None or not self.startable_rows or live_rows >= max_rows:
             return False
         startable = list(islice(self._startable(), max_rows))
         if startable[0].decodes_alone:
             return live_rows == 0
         return live_rows + sum(row.is_sibling_of(startable[0]) for row in startable) <= max_rows
 
-    def admit(self) -> list[Row]:
-        """Takes the first row that does not wait for its grammar, and the siblings next to it."""
+    def next_family(self) -> list[Row]:
+        """The first row that does not wait for its grammar, and the siblings next to it."""
         startable = islice(self._startable(), self._facts.limits.max_rows)
         head = next(startable)
-        if head.decodes_alone:
-            self._alone = head
-            startable = iter(())
-        admitted = [head, *takewhile(head.is_sibling_of, startable)]
-        self.remove(set(admitted))
-        return admitted
+        return [head] if head.decodes_alone else [head, *takewhile(head.is_sibling_of, startable)]
+
+    def admit(self, rows: list[Row]) -> None:
+        """Takes these of the next family out of the queue: they are live from now on."""
+        if rows[0].decodes_alone:
+            self._alone = rows[0]
+        self.remove(set(rows))
+
+    def put_back(self, row: Row) -> None:
+        """A row that gave up its place: it is the next of its priority."""
+        put_first(self.waiting, row)
+
+    @property
+    def startable_rows(self) -> int:
+        """How many of the waiting rows wait for a place alone."""
+        return len(self.waiting) - len(self._compiling)
 
     def _startable(self) -> Iterator[Row]:
         return (row for row in self.waiting if row.compiling is None)

@@ -1,7 +1,7 @@
 """Rows decoding together: groups of rows, each with its own caches; who joins and leaves, and how."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Set
+from typing import Any, Final, NamedTuple
 
 import mlx.core as mx
 
@@ -9,11 +9,30 @@ from engine.cache.base import CacheKind
 from engine.cache.columns import capacity_for
 from engine.cache.layout import Layout
 from engine.cache.registry import kinds_of
-from engine.grouping import StepCost
+from engine.grouping import Room, StepCost
 from engine.model.adapters import Adapter
 from engine.row import Row
 from engine.sampling.sampler import SamplingPlan, plan_sampling
 from engine.sampling.split import SplitPlan, plan_split
+
+# A forward that is launched is done when the step after it is read.
+_LINGERING_STEPS: Final = 2
+_ENDLESS_TOKENS: Final = 1 << 40
+_ENDLESS_BYTES: Final = 1 << 60
+
+
+class Charge(NamedTuple):
+    """What caches take at a coming step: all of them, and the largest layer, which may exist twice for the while."""
+
+    size_bytes: int
+    layer_bytes: int
+
+
+class _Charged(NamedTuple):
+    """A charge, and for which widths after a step it is true. Of caches that are gone it would keep nothing alive."""
+
+    widths: range
+    charge: Charge
 
 
 class Group:
@@ -25,12 +44,13 @@ class Group:
     that is those rows', [C] in batch order, where it can be read before the rest.
     """
 
-    __slots__ = ("ahead", "caches", "kinds", "layout", "plan", "register", "rows", "split")
+    __slots__ = ("_caches", "_charged", "ahead", "kinds", "layout", "plan", "register", "rows", "split")
 
     def __init__(self, kinds: list[CacheKind] | None) -> None:
         self.kinds = kinds
         self.rows: list[Row] = []
-        self.caches: list[Any] = []
+        self._charged: _Charged | None = None
+        self.caches = []
         self.layout = Layout([], 0)
         self.register: mx.array = mx.zeros((0,), mx.uint32)
         self.ahead: mx.array | None = None
@@ -58,6 +78,16 @@ class Group:
         return group
 
     @property
+    def caches(self) -> list[Any]:
+        """One a layer."""
+        return self._caches
+
+    @caches.setter
+    def caches(self, caches: list[Any]) -> None:
+        self._caches = caches
+        self._charged = None
+
+    @property
     def adapter(self) -> Adapter | None:
         """Of all its rows, of which there is at least one."""
         return self.rows[0].adapter
@@ -74,11 +104,37 @@ class Group:
 
     def layer_bytes(self, columns: int) -> list[int]:
         """What one row takes of each layer's cache when its group is so many columns wide."""
-        # Alone a row may have quantized what its batch would not.
-        kinds = self.kinds if len(self.rows) > 1 else kinds_of(self.caches)
+        kinds = self._own_kinds
         if kinds is None:
             return [cache.nbytes for cache in self.caches]
         return [kind.row_bytes(cache, columns) for kind, cache in zip(kinds, self.caches, strict=True)]
+
+    def charge(self, tokens: int = 1) -> Charge:
+        """What its caches take once a forward has written so many tokens more; looked at when they change or grow."""
+        width = self.layout.width + tokens
+        charged = self._charged
+        if charged is None or width not in charged.widths:
+            charged = self._charged = self._charged_for(tokens)
+        return charged.charge
+
+    def _charged_for(self, tokens: int) -> _Charged:
+        kinds = self._own_kinds
+        after = range(self.layout.width + tokens, self.layout.width + tokens + 1)
+        if kinds is None:
+            sizes = [cache.nbytes for cache in self.caches]
+            return _Charged(after, Charge(sum(sizes), max(sizes, default=0)))
+        pairs = list(zip(kinds, self.caches, strict=True))
+        sizes = [max(cache.nbytes, kind.next_bytes(cache, tokens)) for kind, cache in pairs]
+        rooms = [room for kind, cache in pairs if (room := kind.room_tokens(cache)) is not None]
+        room = min(rooms, default=_ENDLESS_TOKENS)
+        if tokens <= room:
+            after = range(self.layout.width + 1, self.layout.width + room + 1)
+        return _Charged(after, Charge(sum(sizes), max(sizes, default=0)))
+
+    @property
+    def _own_kinds(self) -> list[CacheKind] | None:
+        """Alone a row may have quantized what its batch would not."""
+        return self.kinds if len(self.rows) > 1 else kinds_of(self.caches)
 
     def fork(self, families: list[list[Row]]) -> None:
         """Each row, in order, becomes a family of rows that go on from its caches; its own comes first."""
@@ -160,12 +216,20 @@ class Group:
 
 
 class Batch:
-    """Every decoding row, in groups. kinds: each layer's cache kind, None when rows cannot share a group."""
+    """Every decoding row, in groups. kinds: each layer's cache kind, None when rows cannot share a group.
 
-    def __init__(self, kinds: list[CacheKind] | None, weights_bytes: int) -> None:
+    most_bytes: what all of their caches may take, the largest layer twice.
+    """
+
+    def __init__(
+        self, kinds: list[CacheKind] | None, weights_bytes: int, most_bytes: Callable[[], int] = lambda: _ENDLESS_BYTES
+    ) -> None:
         self._kinds = kinds
         self._weights_bytes = weights_bytes
+        self._most_bytes = most_bytes
         self.groups: list[Group] = []
+        self._lingering_bytes = 0
+        self._lingering_steps = 0
 
     def __len__(self) -> int:
         return sum(len(group.rows) for group in self.groups)
@@ -180,22 +244,40 @@ class Batch:
 
     @property
     def ledger_bytes(self) -> int:
-        """What the caches of all rows may take: rows x group width, and one layer twice while rows join."""
-        charged = 0
-        widest_layer = 0
-        for group in self.groups:
-            projected = group.layer_bytes(capacity_for(group.layout.width + 1))
-            # Alone a row may hold more than its share: what a chunk has left, or mlx-lm's own growth.
-            layers = [
-                max(len(group.rows) * row_bytes, cache.nbytes)
-                for row_bytes, cache in zip(projected, group.caches, strict=True)
-            ]
-            charged += sum(layers)
-            widest_layer = max(widest_layer, *layers)
-        return charged + widest_layer
+        """What the caches of all rows may take in the coming step, the largest layer twice."""
+        charges = [group.charge() for group in self.groups]
+        return sum(each.size_bytes for each in charges) + max((each.layer_bytes for each in charges), default=0)
+
+    @property
+    def lingering_bytes(self) -> int:
+        """What they took before rows moved last: freed when the caches that are made of it are computed."""
+        return self._lingering_bytes if self.groups else 0
+
+    def linger(self, ended: Set[Row] = frozenset(), joiners: Iterable[Group] = ()) -> None:
+        """Before rows move: what is there now stays until the step after the next one is launched.
+
+        ended: rows that leave; a group of such alone leaves nothing that others are made of.
+        """
+        moving = [group for group in self.groups if any(row not in ended for row in group.rows)]
+        joining_bytes = sum(joiner.allocated_bytes for joiner in joiners)
+        moving_bytes = sum(group.allocated_bytes for group in moving)
+        before_bytes = max(self._lingering_bytes, moving_bytes) if moving else 0
+        self._lingering_bytes = before_bytes + joining_bytes
+        self._lingering_steps = _LINGERING_STEPS
+
+    def step_done(self) -> None:
+        """A step was launched and the one before it read."""
+        self._lingering_steps -= 1
+        if self._lingering_steps <= 0:
+            self.settled()
+
+    def settled(self) -> None:
+        """Nothing is left of what was there before rows moved."""
+        self._lingering_bytes = 0
 
     def join(self, joiners: list[Group]) -> None:
         """Takes prefilled rows in: each where it adds least, or all anew where the cost rule says so."""
+        self.linger(joiners=joiners)
         alike = _by_adapter([*self.groups, *joiners])
         self.groups = [group for parts in alike for group in self._joined(parts, set(joiners))]
 
@@ -208,13 +290,55 @@ class Batch:
         for joiner in parts:
             if joiner in joiners:
                 _place(joiner, homes, cost)
-        return _arranged([[row for group in home for row in group.rows] for home in homes], parts, cost)
+        return self._arranged([[row for group in home for row in group.rows] for home in homes], parts, cost)
 
     def rearrange(self) -> None:
         """Once rows have left: those that are left come together where that costs less."""
         if len(self.groups) > 1:
+            self.linger()
             alike = _by_adapter(self.groups)
             self.groups = [group for parts in alike for group in self._joined(parts, set())]
+
+    def tighten(self) -> bool:
+        """Where groups take more than they may: rows of like length get groups of their own. Whether any has moved."""
+        before = self.groups
+        after: list[Group] = []
+        for parts in _by_adapter(before):
+            rows = [row for group in parts for row in group.rows]
+            if len(rows) == 1 or parts[0].kinds is None:
+                after += parts
+                continue
+            homes = [group.rows for group in parts]
+            after += self._arranged(homes, parts, self._step_cost(parts[0]), is_kept=True)
+        self.groups = after
+        return set(after) != set(before)
+
+    def _arranged(
+        self, homes: list[list[Row]], parts: list[Group], cost: StepCost, *, is_kept: bool = False
+    ) -> list[Group]:
+        """Rows of `parts` into `homes`, or into the best partition when that is enough cheaper, or when bytes run out.
+
+        is_kept: not for the sake of cost.
+        """
+        lengths = {row: length for part in parts for row, length in zip(part.rows, part.lengths, strict=True)}
+        rows = list(lengths)
+        widths = list(lengths.values())
+
+        def of(partition: list[list[int]]) -> list[list[Row]]:
+            return [[rows[index] for index in sorted(indices)] for indices in partition]
+
+        def lengths_of(groups: list[list[Row]]) -> list[list[int]]:
+            return [[lengths[row] for row in group] for group in groups]
+
+        if not is_kept:
+            better = of(cost.best(widths))
+            homes = better if cost.is_worth(lengths_of(better), lengths_of(homes)) else homes
+        taken = Room(lambda width: parts[0].layer_bytes(capacity_for(width + 1)))
+        most_bytes = self._most_bytes() - sum(group.charge().size_bytes for group in self.groups if group not in parts)
+        if taken.of(lengths_of(homes)) > most_bytes:
+            tighter = of(cost.best_within(widths, taken, most_bytes))
+            homes = tighter if taken.of(lengths_of(tighter)) < taken.of(lengths_of(homes)) else homes
+        return [_gathered(set(home), parts) for home in homes]
 
     def _step_cost(self, sample: Group) -> StepCost:
         return StepCost(self._weights_bytes, lambda width: sum(sample.layer_bytes(width)))
@@ -226,19 +350,6 @@ def _by_adapter(groups: list[Group]) -> list[list[Group]]:
     for group in groups:
         alike.setdefault(group.adapter, []).append(group)
     return list(alike.values())
-
-
-def _arranged(homes: list[list[Row]], parts: list[Group], cost: StepCost) -> list[Group]:
-    """Rows of `parts` into `homes`, or into the best partition when that is enough cheaper."""
-    lengths = {row: length for part in parts for row, length in zip(part.rows, part.lengths, strict=True)}
-    rows = list(lengths)
-    best = cost.best(list(lengths.values()))
-    better = [[rows[index] for index in sorted(indices)] for indices in best]
-    if cost.is_worth(
-        [[lengths[row] for row in home] for home in better], [[lengths[row] for row in home] for home in homes]
-    ):
-        homes = better
-    return [_gathered(set(home), parts) for home in homes]
 
 
 def _place(joiner: Group, homes: list[list[Group]], cost: StepCost) -> None:

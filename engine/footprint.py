@@ -43,6 +43,18 @@ class Footprint:
         """Of its largest layer."""
         return max((kind.row_bytes(cache, columns) for kind, cache in self._layers), default=0)
 
+    def start_layer_bytes(self, tokens: int) -> int:
+        """Of the largest layer of a row alone."""
+        alone = (self._alone_bytes(kind, cache, tokens + STEP_TOKENS) for kind, cache in self._layers)
+        most = max(alone, default=0)
+        first_chunk = min(tokens, self._chunk_tokens)
+        return most if self._floats is None else max(most, self._floats.start_layer_bytes(first_chunk))
+
+    @property
+    def column_bytes(self) -> int:
+        """Of one row's column over all layers, before any window is full."""
+        return self.row_bytes(2) - self.row_bytes(1)
+
     def _start_bytes(self, tokens: int) -> int:
         """The most that a row takes alone, from its first chunk until it holds so many tokens and one step more."""
         alone = sum(self._alone_bytes(kind, cache, tokens + STEP_TOKENS) for kind, cache in self._layers)

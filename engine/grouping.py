@@ -11,6 +11,22 @@ from typing import Final
 _TOLERANCE: Final = 1.1
 
 
+# By how much less the weights count, in turn, while a partition takes too many bytes.
+_WEIGHT_SHARES: Final = (1, 8, 64, 512, 1 << 60)
+
+
+class Room:
+    """What groups take. layer_bytes: of one row, each layer's, by its group's width in columns."""
+
+    def __init__(self, layer_bytes: Callable[[int], Sequence[int]]) -> None:
+        self._layer_bytes = cache(layer_bytes)
+
+    def of(self, groups: Sequence[Sequence[int]]) -> int:
+        """groups: the lengths of each group's rows, in tokens. The largest layer of one of them counts twice."""
+        layers = [[len(group) * size for size in self._layer_bytes(max(group))] for group in groups if group]
+        return sum(map(sum, layers)) + max((max(each, default=0) for each in layers), default=0)
+
+
 class StepCost:
     """Bytes that a step reads. row_bytes: of one row over all layers, by its group's width in columns."""
 
@@ -40,6 +56,18 @@ class StepCost:
             groups.insert(0, order[starts[stop - 1] : stop])
             stop = starts[stop - 1]
         return groups
+
+    def best_within(self, lengths: Sequence[int], room: Room, most_bytes: int) -> list[list[int]]:
+        """The cheapest partition of those found by letting weights count for less and less, until one has room.
+
+        The last of them, where rows share a group only if they are as long, takes least; it need not have room.
+        """
+        partition: list[list[int]] = []
+        for share in _WEIGHT_SHARES:
+            partition = StepCost(self._weights_bytes // share, self._row_bytes).best(lengths)
+            if room.of([[lengths[index] for index in group] for group in partition]) <= most_bytes:
+                break
+        return partition
 
     def is_worth(self, better: Sequence[Sequence[int]], than: Sequence[Sequence[int]]) -> bool:
         """Whether a partition is enough cheaper to move rows for."""

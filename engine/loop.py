@@ -17,10 +17,12 @@ from engine.errors import DeviceLost, EngineError
 from engine.gap import Gap
 from engine.intake import Intake
 from engine.jump import jump_forward
+from engine.ledger import Ledger
 from engine.mailbox import CancelHeard, ClientLost, ControlHeard, SubmitHeard
 from engine.memory import Allocator
 from engine.outbox import Outbox
 from engine.parts import LoopParts
+from engine.preemption import Places, Preemption
 from engine.prefilling import Prefilling
 from engine.pulse import Pulse
 from engine.report import Progress, Reporter
@@ -62,13 +64,17 @@ class EngineLoop:
         self._prefixes = parts.prefixes
         self._faults = Containment(self._roster, self._prefixes.distrust)
         self._delivery = Delivery(parts.board.epoch, parts.mailbox, outbox, self._roster, self._faults)
-        self._admission = Admission(parts.facts)
+        self._admission = Admission(parts.facts, parts.memory)
         self._intake = Intake(parts, self._roster, self._admission, self._faults)
         self._allocator = Allocator(parts.weights_bytes, parts.memory.budget_bytes)
         self._reporter = Reporter(parts.board, parts.mailbox, self._roster, self._tally)
-        self._batch = Batch(parts.cache_plan.kinds(parts.model), parts.weights_bytes)
+        kinds = parts.cache_plan.kinds(parts.model)
+        self._batch = Batch(kinds, parts.weights_bytes, lambda: self._ledger.most_decoding_bytes)
         self._masks = GrammarMasks(parts.grammars.tokenizer)
         self._prefilling = Prefilling(parts, self._roster, self._allocator, self._masks, self._faults)
+        self._ledger = Ledger(parts, self._batch, self._prefilling)
+        places = Places(self._admission, self._prefilling, self._batch, self._roster, self._faults, self._read_now)
+        self._preemption = Preemption(parts, self._ledger, places)
         self._pulse = Pulse()
         self._drain_ends_at: float | None = None
 
@@ -161,33 +167,33 @@ class EngineLoop:
             ended = set(self._roster.ended)
             self._roster.ended.clear()
             with self._faults.ending([], ErrorCode.DECODE_FAILED):
-                self._prefixes.leave(ended, [*self._batch.groups, *self._prefilling.ready], self._live_bytes)
+                self._prefixes.leave(ended, [*self._batch.groups, *self._prefilling.ready], self._ledger.size_bytes)
             self._admission.remove(ended)
             self._prefilling.remove(ended)
             if self._parts.speculator is not None:
                 self._parts.speculator.forget(ended)
             rows_before = len(self._batch)
+            if not ended.isdisjoint(self._batch):
+                self._batch.linger(ended)
             self._batch.groups = self._faults.groups_left(self._batch.groups, ended, ErrorCode.DECODE_FAILED)
             if len(self._batch) < rows_before:
                 with self._faults.handing([*self._batch], _goes_on):
                     self._batch.rearrange()
+                    self._settle_groups()
 
     # --- admit and prefill ----------------------------------------------------------------------
 
     def _admit(self) -> None:
         self._intake.settle_grammars()
         self._remove_ended()
-        live = self._prefilling.live_rows + len(self._batch)
-        while self._admission.can_admit(live):
-            for row in self._admission.admit():
-                self._prefilling.add(row)
-                live += 1
+        self._preemption.start_rows()
 
     def _prefill(self) -> None:
         """As long as it takes while nobody waits for a step; else one gap, and of a long row one chunk."""
         gap = Gap(self._parts.chunk_tokens, self._parts.prompt_concurrency)
         while turn := self._prefilling.next_turn(gap, has_batch=len(self._batch) > 0):
             self._board.turn_began()
+            turn = turn.within(self._ledger.chunk_tokens_left())
             self._prefilling.advance(turn, gap, self._read_beside_chunk, self._batch)
             self._board.turn_ended()
             self._tell()
@@ -201,11 +207,17 @@ class EngineLoop:
             self._take(Launched(group, group.register))
         self._tell()
 
+    def _read_now(self, group: Group) -> None:
+        """What the group has sampled is told before one of its rows gives way."""
+        self._take(Launched(group, group.register))
+        self._remove_ended()
+
     # --- decode ---------------------------------------------------------------------------------
 
     def _decode(self) -> None:
         if self._prefilling.ready:
             self._join_ready()
+            self._preemption.make_room()
         if not self._batch.groups:
             return
         began_at = time.monotonic()
@@ -214,6 +226,8 @@ class EngineLoop:
             self._step()
         self._remove_ended()
         self._board.turn_ended()
+        self._batch.step_done()
+        self._preemption.make_room()
         self._pulse.step_done(began_at, time.monotonic(), has_rows=len(self._batch) > 0)
         self._allocator.step_done()
 
@@ -250,8 +264,15 @@ class EngineLoop:
     def _have_joined(self, joiners: list[Group]) -> bool:
         with self._faults.handing([row for group in joiners for row in group.rows], _goes_on):
             self._batch.join(joiners)
+            self._settle_groups()
             return True
         return False
+
+    def _settle_groups(self) -> None:
+        """Of several groups the caches of one would hold on to those of another, of which both are made."""
+        if len(self._batch.groups) > 1:
+            prefill.settle(self._batch.groups)
+            self._batch.settled()
 
     def _launch(self, group: Group) -> Launched | None:
         """Starts step n before step n-1 is read. None when it could not be built: then the rows have ended.
@@ -329,14 +350,14 @@ class EngineLoop:
 
     def _publish(self) -> None:
         waiting = [*self._admission.waiting, *self._prefilling.not_begun()]
-        self._prefixes.live_rows_take(self._live_bytes)
+        self._prefixes.live_rows_take(self._ledger.size_bytes)
         progress = Progress(
             waiting=len(waiting),
             oldest_at=min((row.submitted_at for row in waiting), default=None),
             decoding=len(self._batch),
             step=self._pulse.status(),
             kv_bytes=self._live_bytes,
-            ledger_bytes=self._batch.ledger_bytes,
+            ledger_bytes=self._ledger.size_bytes,
             prefix=self._prefixes.status(),
         )
         self._reporter.publish(progress, self._allocator)

@@ -15,9 +15,10 @@ from engine.cache.plan import CachePlan
 from engine.cache.registry import kinds_of
 from engine.errors import EngineError
 from engine.footprint import Footprint
+from engine.row import PROMPT_LOGITS_TOKENS
 from engine.working import NO_WORK, WorkingMemory, measure_working_memory
 from protocol.errors import ErrorCode
-from protocol.messages import MAX_DRAFT_TOKENS, ModelFacts
+from protocol.messages import MAX_DRAFT_TOKENS, ModelFacts, Submit
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +39,12 @@ class DraftMemory:
 
     def of(self, tokens: int) -> int:
         """For a row of so many tokens."""
-        verified = (MAX_DRAFT_TOKENS + 1) * self.vocabulary_size * _READ_BYTES
-        return verified if self.footprint is None else verified + self.footprint.start_bytes(tokens)
+        return self.reading_bytes + (0 if self.footprint is None else self.footprint.start_bytes(tokens))
+
+    @property
+    def reading_bytes(self) -> int:
+        """To look at what the served model says of the guesses."""
+        return (MAX_DRAFT_TOKENS + 1) * self.vocabulary_size * _READ_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,20 +65,40 @@ class MemoryPlan:
         """Of one row in a step."""
         return self.vocabulary_size * _SAMPLED_BYTES
 
-    def start_bytes(self, tokens: int) -> int:
-        """The most that a row of so many tokens takes until it decodes, and for its first steps."""
+    def start_bytes(self, tokens: int, *, reads: bool = False) -> int:
+        """The most that a row of so many tokens takes until it decodes, and for its first steps.
+
+        reads: the log-probabilities of its prompt are wanted.
+        """
         caches = 0 if self.footprint is None else self.footprint.start_bytes(tokens)
-        return caches + self.sampling_bytes
+        logits = PROMPT_LOGITS_TOKENS * self.vocabulary_size * _READ_BYTES if reads else 0
+        return caches + self.sampling_bytes + logits
+
+    def layer_bytes(self, tokens: int) -> int:
+        """Of the largest layer of a row alone."""
+        return 0 if self.footprint is None else self.footprint.start_layer_bytes(tokens)
 
     def shared_bytes(self, tokens: int) -> int:
         """What a chunk or step needs, whosever it is: one layer twice, what is computed. tokens: of the longest row."""
-        layer_bytes = 0 if self.footprint is None else self.footprint.layer_bytes(tokens)
-        return layer_bytes + self.working.of(tokens)
+        return self.layer_bytes(tokens) + self.working.of(tokens)
 
     def alone_bytes(self, tokens: int) -> int:
         """The most that a row of so many tokens needs when it is the only one."""
         guessing = 0 if self.draft is None else self.draft.of(tokens)
         return self.start_bytes(tokens) + self.shared_bytes(tokens) + guessing
+
+    def check(self, submit: Submit, tokens: int) -> None:
+        """Raises EngineError for a Submit of so many tokens that asks for more than fits beside the caches."""
+        if submit.logprobs is None or not submit.logprobs.of_prompt:
+            return
+        needed_bytes = self.start_bytes(tokens, reads=True) + self.shared_bytes(tokens)
+        if needed_bytes > self.budget_bytes:
+            raise EngineError(
+                ErrorCode.INVALID_REQUEST,
+                f"the log-probabilities of a prompt of {tokens} tokens take {needed_bytes} bytes with its KV caches, "
+                f"which may take {self.budget_bytes}: shorten it, leave them out, or raise --kv-cache-memory-bytes",
+                param="logprobs",
+            )
 
     def longest_row(self, most_tokens: int) -> int:
         """The tokens of the longest row that the budget holds alone, up to so many; 0 when it holds none."""

@@ -1,6 +1,7 @@
 """Prefill: a row's chunks alone, or short rows as one padded chunk; the forward that gives a first token."""
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -12,13 +13,10 @@ from engine.cache.base import CacheKind
 from engine.cache.plan import CachePlan
 from engine.cache.recurrent import release_chunk
 from engine.decode import read
-from engine.row import Row
+from engine.row import PROMPT_LOGITS_TOKENS, Row
 from engine.sampling.logprobs import launch_prompt_logprobs
 from engine.sampling.masks import GrammarMasks
 from engine.sampling.sampler import plan_sampling, sample
-
-# Tokens whose logits over the whole vocabulary are held at once.
-PROMPT_LOGITS_TOKENS: Final = 128
 
 
 def launch_chunk(model: nn.Module, row: Row, chunk_tokens: int) -> int:
@@ -68,6 +66,13 @@ def launch_copy(cache: Any) -> None:
 def wait_for_chunk(caches: list[Any]) -> None:
     """Waits until the caches hold what was launched."""
     mx.eval(_arrays(caches))
+
+
+def settle(groups: Sequence[Group]) -> None:
+    """Computes the caches of groups that were put together anew, layer by layer: one layer exists twice at most."""
+    layers = max((len(group.caches) for group in groups), default=0)
+    for layer in range(layers):
+        mx.eval(_arrays([group.caches[layer] for group in groups if group.caches]))
 
 
 def quantize(plan: CachePlan, caches: list[Any], tokens: int) -> None:

@@ -6,7 +6,7 @@ a lower priority wait for all that have a higher one.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile, takewhile
 from typing import Final
 
@@ -23,6 +23,11 @@ class Turn:
     row: Row
     passed: tuple[Row, ...] = ()
     allowance_tokens: int | None = None
+
+    def within(self, most_tokens: int) -> "Turn":
+        """The same with no larger allowance than this."""
+        most = most_tokens if self.allowance_tokens is None else min(self.allowance_tokens, most_tokens)
+        return replace(self, allowance_tokens=most)
 
 
 class PrefillOrder:

@@ -68,7 +68,12 @@ class Prefilling:
     def remove(self, ended: set[Row]) -> None:
         """Forgets rows that ended; who waited for what one of them computes looks anew."""
         self.rows.remove(ended)
+        ready_rows = sum(len(group.rows) for group in self.ready)
         self.ready = self._faults.groups_left(self.ready, ended, ErrorCode.PREFILL_FAILED)
+        if sum(len(group.rows) for group in self.ready) < ready_rows:
+            # What they held with those rows would stay until they decode.
+            with self._faults.ending([row for group in self.ready for row in group.rows], ErrorCode.PREFILL_FAILED):
+                prefill.settle(self.ready)
         for row in self.rows:
             if row.prefix.leader in ended and not row.is_half_way:
                 self._expect(row)
@@ -193,7 +198,7 @@ class Prefilling:
 
     def _note_progress(self, row: Row, now: float) -> None:
         """Whoever waits for a long prompt is told how far it is, but not after every chunk."""
-        if now - row.progress_at >= PROGRESS_EVERY_S:
+        if row.first_token_at is None and now - row.progress_at >= PROGRESS_EVERY_S:
             row.progress_at = now
             self._roster.tell_progress(row)
 

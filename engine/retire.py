@@ -29,6 +29,7 @@ class Tally:
     generated_tokens: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    preemptions: int = 0
 
     def counters(self, malformed_frames: int, stale_messages: int) -> Counters:
         """The part of the tally that travels in a status."""
@@ -78,6 +79,7 @@ class Roster:
         entries = [None, *(each.read() for each in leader.prompt_logprobs)]
         leader.prompt_logprobs.clear()
         for row in family:
+            row.is_prompt_told = True
             self._outbox.add_prompt_logprobs(row, entries)
 
     def take_token(self, row: Row, token: int, now: float) -> bool:

@@ -2,16 +2,19 @@
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from engine.errors import EngineError
 from engine.model.adapters import Adapter
 from engine.prefix.use import PrefixUse
 from engine.sampling.exclusions import Exclusions, exclusions_of
 from engine.sampling.grammar import CompiledGrammar, RowGrammar, row_grammar
-from protocol.codec import unpack_ids
+from protocol.codec import pack_ids, unpack_ids
 from protocol.errors import ErrorCode
 from protocol.messages import Finish, FinishReason, ModelFacts, Submit, SubmitId, Timings, TokenLogprobs, Usage
+
+# Prompt tokens whose logits over the whole vocabulary are held at once.
+PROMPT_LOGITS_TOKENS: Final = 128
 
 
 class UnreadLogprobs(Protocol):
@@ -41,7 +44,9 @@ class Row:
     read, oldest first. prompt_logprobs: of the prompt's tokens from its second on, as far as it is prefilled, if
     asked for. compiling: the grammar that the row waits for; then it is its grammar. progress_at: when it last said
     how far its prompt is computed. lead_tokens: computed of its prompt here, less those of later rows that went before
-    it meanwhile. ending: its finish, once it has ended.
+    it meanwhile. ending: its finish, once it has ended. replayed: the tokens of the reply among to_prefill, u32
+    little-endian. preemptions: how often it gave up its caches; counted_cached_tokens: what its client is told since.
+    is_prompt_told: its prompt's log-probabilities are.
     """
 
     key: RowKey
@@ -72,6 +77,10 @@ class Row:
     prompt_logprobs: list[UnreadLogprobs] = field(default_factory=list[UnreadLogprobs])
     prefix: PrefixUse = field(default_factory=PrefixUse)
     ending: Finish | None = None
+    replayed: bytes = b""
+    preemptions: int = 0
+    counted_cached_tokens: int | None = None
+    is_prompt_told: bool = False
 
     @property
     def remaining_prefill_tokens(self) -> int:
@@ -80,7 +89,9 @@ class Row:
 
     @property
     def cached_tokens(self) -> int:
-        """Tokens of the prompt that were not computed for this row."""
+        """Tokens of the prompt that were not computed for this row, whatever was computed again."""
+        if self.counted_cached_tokens is not None:
+            return self.counted_cached_tokens
         return min(self.prefix.taken_tokens, self.prompt_tokens)
 
     @property
@@ -91,7 +102,7 @@ class Row:
     @property
     def wants_prompt_logprobs(self) -> bool:
         """Whether its prompt's log-probabilities are to be told before its first token."""
-        return self.submit.logprobs is not None and self.submit.logprobs.of_prompt
+        return self.submit.logprobs is not None and self.submit.logprobs.of_prompt and not self.is_prompt_told
 
     @property
     def must_prefill_alone(self) -> bool:
@@ -121,8 +132,33 @@ class Row:
             and self.key.client == other.key.client
             and self.adapter is other.adapter
             and self.submit.logprobs == other.submit.logprobs
+            and self.is_prompt_told == other.is_prompt_told
             and self.to_prefill == other.to_prefill
         )
+
+    def start_over(self) -> None:
+        """A row whose caches are gone: what it has said is prefilled with its prompt, then it goes on as if nothing
+        had been. All of its tokens are read.
+        """
+        assert not self.has_unread
+        if self.prefill_began_at is not None:
+            self.counted_cached_tokens = self.cached_tokens
+        self.to_prefill = [*self.to_prefill, *self.told]
+        self.replayed += pack_ids(self.told)
+        self.told = []
+        self.caches, self.prefilled, self.lead_tokens = None, 0, 0
+        self.prompt_logprobs.clear()
+        self.prefix = PrefixUse(keep_tokens=self.prefix.keep_tokens)
+        self.preemptions += 1
+
+    def first_chunk_tokens(self, chunk_tokens: int) -> int:
+        """Tokens of the first chunk that the row computes, or did before it started over.
+
+        What follows a chunk may read it otherwise than it read itself: so it is the same one again.
+        """
+        reads_logits = self.submit.logprobs is not None and self.submit.logprobs.of_prompt
+        most = min(chunk_tokens, PROMPT_LOGITS_TOKENS) if reads_logits else chunk_tokens
+        return min(most, max(1, self.prompt_tokens - 1), len(self.to_prefill) - 1)
 
     def tokens_before_input(self, count: int) -> list[int]:
         """At most count last tokens before the one that is forwarded next, replayed and prompt tokens among them.
@@ -218,4 +254,5 @@ def make_row(key: RowKey, submit: Submit, facts: ModelFacts, now: float) -> Row:
         drawn=len(generated),
         emitted=len(generated),
         exclusions=exclusions_of(submit.sampling),
+        replayed=submit.generated,
     )

@@ -73,7 +73,16 @@ class Speculator:
     def forget(self, ended: set[Row]) -> None:
         """Frees what the draft model holds of a row that has ended."""
         if self._row in ended:
-            self._row, self._caches, self._fed_tokens = None, [], 0
+            self.drop()
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Of the draft model's caches."""
+        return sum(cache.nbytes for cache in self._caches)
+
+    def drop(self) -> None:
+        """Frees the draft model's caches; a row that is alone again catches up."""
+        self._row, self._caches, self._fed_tokens = None, [], 0
 
     def _count(self, row: Row) -> int:
         wanted = row.submit.draft_tokens

@@ -11,13 +11,13 @@ from engine.cache.registry import kinds_of
 class Holding(NamedTuple):
     """One cache a layer, each of its kind. length: tokens in them. row_index: in batched ones; None: solo."""
 
-    caches: Sequence[Any]
+    caches: list[Any]
     kinds: Sequence[CacheKind]
     length: int
     row_index: int | None = None
 
     @classmethod
-    def of_solo(cls, caches: Sequence[Any], length: int) -> "Holding | None":
+    def of_solo(cls, caches: list[Any], length: int) -> "Holding | None":
         """Of solo caches; None when one of them is of no kind."""
         kinds = kinds_of(caches)
         return None if kinds is None else cls(caches, kinds, length)

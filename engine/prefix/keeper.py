@@ -5,7 +5,7 @@ Owns when a prefix is kept and which one is taken; what is given up for room is 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -133,6 +133,9 @@ class PrefixKeeper:
             if found.entry is None:
                 # Its owner writes on: what this copies must be as it is now.
                 prefill.wait_for_chunk([cache])
+            else:
+                # What is still to be copied would stay in memory after its entry is given up.
+                prefill.launch_copy(cache)
         row.prefix.donor = found.entry
         row.prefix.float_tokens = min(found.float_tokens, found.length)
         row.prefilled = row.prefix.taken_tokens = found.length
@@ -164,7 +167,11 @@ class PrefixKeeper:
 
         Not in a first chunk after which caches are quantized: what follows it reads otherwise than what is in it.
         """
-        least = self._first_chunk(row) - 1 if self._is_quantized else 0
+        least = 0
+        if self._is_quantized:
+            if not row.prefilled:
+                return self._first_chunk(row) or None
+            least = self._first_chunk(row) - 1
         return next((length for length in row.prefix.snapshots if length > max(row.prefilled, least)), None)
 
     def chunk_done(self, row: Row) -> None:
@@ -184,7 +191,7 @@ class PrefixKeeper:
 
     def _first_chunk(self, row: Row) -> int:
         """Tokens that a row's first chunk computes, if nothing of it is there."""
-        return min(self._chunk_tokens, len(row.to_prefill) - 1)
+        return row.first_chunk_tokens(self._chunk_tokens)
 
     def _snapshots_of(self, row: Row) -> list[int]:
         """Those that were asked for, and all that is forwarded before the last token."""
@@ -238,39 +245,59 @@ class PrefixKeeper:
     def leave(self, ended: Iterable[Row], groups: Iterable[Group], live_bytes: int) -> None:
         """Keeps what rows that have ended hold, but of those that failed. Their groups still have them.
 
-        live_bytes: of all rows' caches, theirs among them.
+        live_bytes: what all rows take, these among them.
         """
         if self._store.is_off:
             return
         living = (*_half_way(ended), *_decoding(groups))
-        leaving = [each for each in living if each.row.ending is not None]
+        leaving = [each for each in living if each.row.ending is not None and each.row.ending.reason != "error"]
         held = [(each.row, holding) for each in leaving if (holding := each.holding()) is not None]
-        self._store.live_rows_take(live_bytes - sum(holding.size_bytes for _, holding in held))
         for row, holding in held:
-            if row.ending is not None and row.ending.reason != "error":
-                self._keep(row, holding, row.prefix.keep_tokens)
+            self._keep(row, holding, row.prefix.keep_tokens, live_bytes)
 
-    def _keep(self, row: Row, holding: Holding, most: int = 0) -> None:
-        """Keeps as much as can be found again: of known tokens, and at most so many, where that is not 0."""
-        if row.decodes_alone or (row.adapter is not None and not self._adapters.has(row.adapter)):
+    def give_way(self, row: Row, caches: list[Any], length: int, live_bytes: int) -> None:
+        """Keeps what a row held that has left its group. live_bytes: of all other rows."""
+        holding = None if self._store.is_off else Holding.of_solo(caches, length)
+        if holding is not None:
+            self._keep(row, holding, live_bytes=live_bytes + holding.size_bytes)
+
+    def _keep(self, row: Row, holding: Holding, most: int = 0, live_bytes: int | None = None) -> None:
+        """Keeps as much as can be found again, and at most so many tokens, where that is not 0.
+
+        live_bytes: of all rows, where this one goes: what is its alone gives way to what is kept of it.
+        """
+        entry = self._worth_keeping(row, holding, most)
+        if entry is None:
             return
-        known, scope = _known(row), _scope(row)
+        if live_bytes is not None:
+            self._store.live_rows_take(live_bytes - (holding.size_bytes if holding.row_index is None else 0))
+        # MLX is lazy: now it is known what will be held, and nothing is copied before there is room for it.
+        entry.caches = list(holding.prefix(entry.length))
+        entry.size_bytes = sum(cache.nbytes for cache in entry.caches)
+        if not self._store.put(entry):
+            return
+        self._unproven.append(entry)
+        is_alone = live_bytes is not None and holding.row_index is None
+        is_tight = is_alone and not self._store.holds_beside(live_bytes)
+        for layer, cache in enumerate(entry.caches):
+            if is_tight:
+                prefill.wait_for_chunk([cache])
+                holding.caches[layer] = None
+            else:
+                prefill.launch_copy(cache)
+
+    def _worth_keeping(self, row: Row, holding: Holding, most: int = 0) -> Entry | None:
+        """An entry, still without its caches, for what can be found again; None where that is of no use."""
+        if row.decodes_alone or (row.adapter is not None and not self._adapters.has(row.adapter)):
+            return None
+        known = _known(row)
         length = min(holding.length, len(known) // TOKEN_BYTES, most or holding.length)
-        tokens = known[: length * TOKEN_BYTES]
         is_cut_too_short = length < holding.length and length < holding.shortest
         float_tokens = min(row.prefix.float_tokens, length)
-        entry = Entry(scope, tokens, shortest(holding.kinds, length), float_tokens)
-        if length < self._least_tokens or is_cut_too_short or self._store.covers(entry):
-            return
-        # MLX is lazy: now it is known what will be held, and nothing is copied before there is room for it.
-        entry.caches = list(holding.prefix(length))
-        entry.size_bytes = sum(cache.nbytes for cache in entry.caches)
-        if not self._store.make_room(entry):
-            return
-        for cache in entry.caches:
-            prefill.launch_copy(cache)
-        if self._store.put(entry):
-            self._unproven.append(entry)
+        tokens = known[: length * TOKEN_BYTES]
+        entry = Entry(_scope(row), tokens, shortest(holding.kinds, length), float_tokens)
+        is_useless = length < self._least_tokens or is_cut_too_short or self._store.covers(entry)
+        return None if is_useless else entry
 
     # --- faults, room and operators -------------------------------------------------------------
 
@@ -364,4 +391,4 @@ def _shared_tokens(donor: Row, tokens: bytes) -> int:
 def _known(row: Row) -> bytes:
     """The row's tokens as far as the host knows them, the stop token that ended it among them."""
     told = row.told if row.ending is None or row.ending.stop_id is None else [*row.told, row.ending.stop_id]
-    return row.submit.prompt.ids + row.submit.generated + pack_ids(told)
+    return row.submit.prompt.ids + row.replayed + pack_ids(told)

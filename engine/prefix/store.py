@@ -153,6 +153,10 @@ class PrefixStore:
         self._live_bytes = size_bytes
         self._give_up(0, entries=0)
 
+    def holds_beside(self, live_bytes: int) -> bool:
+        """Whether all entries have room beside rows that take so much."""
+        return self.size_bytes + live_bytes <= self._limits.size_bytes
+
     @property
     def _left_bytes(self) -> int:
         """What live rows leave to entries, and at most what these may take."""

@@ -59,13 +59,16 @@ def test_a_long_reply_to_a_short_prompt_is_no_long_prompt() -> None:
 def test_room_is_asked_for_what_is_kept() -> None:
     """A short part of a long row fits where the whole row would not, and pushes out no more than it needs."""
     part_bytes = _kept_bytes(prompt_of(60))
-    driver = LoopDriver(tiny_model("llama"), prefixes=StoreLimits(10 * part_bytes))
+    plan = LoopDriver(tiny_model("llama")).loop._parts.memory
+    # What a turn of the long row needs beside its caches is no prefix's either.
+    turn_bytes = plan.shared_bytes(1_000) + plan.sampling_bytes
+    driver = LoopDriver(tiny_model("llama"), prefixes=StoreLimits(10 * part_bytes + turn_bytes))
     for index in range(4):
         _run(driver, f"kept{index}", prompt_of(60, index + 1))
     _stop_early(driver, prompt_of(1_000), kept_tokens=60)
     status = driver.prefixes.status()
     assert (status.entries, status.size_bytes, status.evictions) == (5, 5 * part_bytes, 0)
-    small = LoopDriver(tiny_model("llama"), prefixes=StoreLimits(2 * part_bytes))
+    small = LoopDriver(tiny_model("llama"), prefixes=StoreLimits(2 * part_bytes + turn_bytes))
     _stop_early(small, prompt_of(1_000), kept_tokens=60)
     assert [entry.length for entry in small.prefixes._store] == [60]
 

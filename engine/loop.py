@@ -359,6 +359,7 @@ class EngineLoop:
             kv_bytes=self._live_bytes,
             ledger_bytes=self._ledger.size_bytes,
             prefix=self._prefixes.status(),
+            kept_waiting=self._preemption.kept_waiting_rows,
         )
         self._reporter.publish(progress, self._allocator)
 

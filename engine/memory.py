@@ -34,7 +34,7 @@ class Allocator:
         mx.clear_cache()
 
     def status(self, kv_bytes: int, ledger_bytes: int) -> MemoryStatus:
-        """What is held now. kv_bytes: of the live rows' caches; ledger_bytes: what decoding rows' may take."""
+        """What is held now. kv_bytes: of the live rows' caches; ledger_bytes: what all rows may take in a turn."""
         return MemoryStatus(
             active_bytes=mx.get_active_memory(),
             cache_bytes=mx.get_cache_memory(),

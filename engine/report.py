@@ -20,7 +20,8 @@ class Progress(NamedTuple):
     """Where the loop stands. waiting: rows of which nothing is computed. oldest_at: when the first of
     them came, in monotonic seconds.
 
-    kv_bytes: of all live rows' caches; ledger_bytes: what decoding rows' may take.
+    kv_bytes: of all live rows' caches; ledger_bytes: what all rows may take in the coming turn. kept_waiting: of the
+    waiting rows, by memory alone.
     """
 
     waiting: int
@@ -30,6 +31,7 @@ class Progress(NamedTuple):
     kv_bytes: int
     ledger_bytes: int
     prefix: PrefixStatus
+    kept_waiting: int = 0
 
 
 class Reporter:
@@ -57,6 +59,7 @@ class Reporter:
                     prefilling=prefilling,
                     decoding=progress.decoding,
                     oldest_waiting_ms=0.0 if progress.oldest_at is None else (now - progress.oldest_at) * 1e3,
+                    waiting_for_memory=progress.kept_waiting,
                 ),
                 step=progress.step,
                 prompt_total=self._tally.prompt_tokens,

@@ -41,6 +41,7 @@ class Tally:
             rejected=self.rejected,
             malformed_frames=malformed_frames,
             stale_messages=stale_messages,
+            preemptions=self.preemptions,
         )
 
 

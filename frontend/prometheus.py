@@ -62,6 +62,8 @@ def _engine(status: EngineStatus) -> Iterator[Metric]:
     running = rows.prefilling + rows.decoding
     yield _gauge("vllm:num_requests_running", "Rows that prefill or decode.", running, model)
     yield _gauge("vllm:num_requests_waiting", "Rows of which nothing is computed yet.", rows.waiting, model)
+    yield _counter("vllm:num_preemptions", "Rows that gave way to memory.", status.counters.preemptions, model)
+    yield _gauge("convoy:rows_waiting_for_memory", "Of the waiting rows.", rows.waiting_for_memory)
     yield _counter("vllm:prompt_tokens", "Prompt tokens computed.", tokens.prompt_total, model)
     yield _counter("vllm:generation_tokens", "Tokens generated.", tokens.generated_total, model)
     phase = GaugeMetricFamily("convoy:engine_phase", "1 for the phase that the engine is in.", labels=("phase",))

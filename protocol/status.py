@@ -10,12 +10,16 @@ Phase = Literal["starting", "loading", "warming", "ready", "draining", "stopping
 
 
 class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Live rows by state; nothing of a waiting one is computed. oldest_waiting_ms: since the first came, 0 for none."""
+    """Live rows by state; nothing of a waiting one is computed. oldest_waiting_ms: since the first came, 0 for none.
+
+    waiting_for_memory: of the waiting ones, those that would start if there were room for their caches.
+    """
 
     waiting: int = 0
     prefilling: int = 0
     decoding: int = 0
     oldest_waiting_ms: float = 0.0
+    waiting_for_memory: int = 0
 
 
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,9 +54,8 @@ class TokenStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes as the device allocator counts them; kv: live rows' caches; ledger: what decoding rows' may take.
-
-    budget: over the ledger and kept prefixes.
+    """Bytes as the device allocator counts them; kv: live rows' caches. ledger: what all rows may take in the
+    coming turn, caches and what is computed; budget: over it and kept prefixes.
     """
 
     active_bytes: int = 0
@@ -90,7 +93,10 @@ class PrefixStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
-    """Since start. submitted = finished + cancelled + failed + rejected + live rows."""
+    """Since start. submitted = finished + cancelled + failed + rejected + live rows.
+
+    preemptions: how often a row gave its caches back for want of memory, and went on later.
+    """
 
     submitted: int = 0
     finished: int = 0
@@ -99,6 +105,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     rejected: int = 0
     malformed_frames: int = 0
     stale_messages: int = 0
+    preemptions: int = 0
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -148,7 +148,7 @@ def _facts(view: StatusView) -> list[tuple[str, str]]:
     rows = view.rows
     facts.append(("rows", f"{rows.waiting} waiting, {rows.prefilling} prefilling, {rows.decoding} decoding"))
     facts.append(("tokens", f"{view.tokens_per_s:.1f} per second, {view.tokens.generated_total} since start"))
-    facts.append(("memory", f"{size_text(view.kv_bytes)} KV, {size_text(view.memory.weights_bytes)} weights"))
+    facts.append(("memory", _memory(view)))
     facts.append(("prefixes", _prefixes(view.prefix)))
     facts.append(("step", f"{view.step.count} done, running for {view.step.age_ms:.0f} ms"))
     return facts
@@ -190,6 +190,18 @@ def _duration(seconds: float) -> str:
     minutes, rest_s = divmod(int(seconds), 60)
     hours, rest_minutes = divmod(minutes, 60)
     return f"{hours} h {rest_minutes} min" if hours else f"{rest_minutes} min {rest_s} s" if minutes else f"{rest_s} s"
+
+
+def _memory(view: StatusView) -> str:
+    memory = view.memory
+    budget = (
+        f" (budgeted {size_text(memory.ledger_bytes)} of {size_text(memory.budget_bytes)})"
+        if memory.budget_bytes
+        else ""
+    )
+    held_up = f"; {view.rows.waiting_for_memory} wait for memory" if view.rows.waiting_for_memory else ""
+    gave_way = f"; rows gave way {view.counters.preemptions} times" if view.counters.preemptions else ""
+    return f"{size_text(view.kv_bytes)} KV{budget}, {size_text(memory.weights_bytes)} weights{held_up}{gave_way}"
 
 
 def _prefixes(prefix: PrefixStatus) -> str:

@@ -277,8 +277,8 @@ class PrefixKeeper:
         if not self._store.put(entry):
             return
         self._unproven.append(entry)
-        is_alone = live_bytes is not None and holding.row_index is None
-        is_tight = is_alone and not self._store.holds_beside(live_bytes)
+        is_alone = holding.row_index is None
+        is_tight = is_alone and live_bytes is not None and not self._store.holds_beside(live_bytes)
         for layer, cache in enumerate(entry.caches):
             if is_tight:
                 prefill.wait_for_chunk([cache])

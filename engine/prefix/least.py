@@ -20,7 +20,7 @@ def why_none_is_kept(limits: StoreLimits, caches: Sequence[Any], tokens: int) ->
 
     caches: solo ones with so many tokens, the fewest worth keeping; their arrays need not be there.
     """
-    holding = Holding.of_solo(caches, tokens)
+    holding = Holding.of_solo(list(caches), tokens)
     if holding is None:
         return "the model's layers keep caches of no known kind"
     if limits.entries == 0:

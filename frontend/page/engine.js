@@ -163,7 +163,7 @@ class EngineView {
     while (this.slots.children.length < shown.length) this.slots.append(make('span'));
     this.slots.style.gridTemplateColumns = `repeat(${Math.min(16, Math.max(1, shown.length))}, 1fr)`;
     shown.forEach((kind, index) => { if (this.slots.children[index].className !== kind) this.slots.children[index].className = kind; });
-    const words = `${rows.decoding} decoding, ${rows.prefilling} reading their prompt, ${rows.waiting} waiting${limits ? ` (at most ${limits.max_waiting})` : ''}`;
+    const words = `${rows.decoding} decoding, ${rows.prefilling} reading their prompt, ${rows.waiting} waiting${rows.waiting_for_memory ? ' for memory' : ''}${limits ? ` (at most ${limits.max_waiting})` : ''}`;
     this.slots.setAttribute('aria-label', words);
     this.set('queue', words);
   }
@@ -190,8 +190,9 @@ class EngineView {
   }
 
   showMemory({ memory, prefix }) {
-    // The limit is over the caches of rows and prefixes.
-    const ceiling = prefix?.limit_bytes ? memory.weights_bytes + prefix.limit_bytes : 0;
+    // The budget is over all that rows take and prefixes; an engine before it had one had the prefixes' limit.
+    const budget = memory.budget_bytes || prefix?.limit_bytes;
+    const ceiling = budget ? memory.weights_bytes + budget : 0;
     // Shares of an unknown whole would look like a full machine.
     this.memoryBar.hidden = !ceiling;
     const other = Math.max(0, memory.active_bytes - memory.weights_bytes - memory.kv_bytes);
@@ -212,6 +213,7 @@ class EngineView {
       ['Finished', counters.finished.toLocaleString('en')],
       ['Cancelled', counters.cancelled.toLocaleString('en')],
       ['Failed', (counters.failed + counters.rejected).toLocaleString('en')],
+      ...(counters.preemptions ? [['Paused for memory', counters.preemptions.toLocaleString('en')]] : []),
       ['Tokens written', tokens.generated_total.toLocaleString('en')],
       ['Tokens read', tokens.prompt_total.toLocaleString('en')],
       ...prefixPairs(engine),

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from engine.memory_plan import MemoryPlan
 from engine.prefix.store import StoreLimits
-from protocol.messages import Grammar, LogprobsWanted
+from protocol.errors import ErrorCode
+from protocol.messages import Grammar, LogprobsWanted, SubmitId
 from protocol.sampling import Sampling
 from tests.engine.cache.twins import arrays
 from tests.fakes.loop_driver import OFF, LoopDriver, facts_of
@@ -247,6 +248,87 @@ def test_the_lowest_priority_gives_way_and_then_the_youngest() -> None:
         order.append(row.key.id)
         preempt(driver, row.key.id)
     assert order == ["young low", "old low", "young"]
+
+
+def test_the_status_says_who_waits_for_memory() -> None:
+    """The ledger of the budget, rows that only lack room, and how often one gave way."""
+    driver = driver_of("plain")
+    budget_bytes = budget_for(driver, 1.5, 300)
+    driver = driver_of("plain", budget_bytes=budget_bytes)
+    for index in range(3):
+        driver.submit(str(index), prompt_of(290, index), max_tokens=5)
+    driver.turn()
+    driver.loop._publish()
+    status = driver.board.status()
+    assert (status.rows.waiting, status.rows.waiting_for_memory) == (2, 2)
+    assert 0 < status.memory.ledger_bytes <= status.memory.budget_bytes == budget_bytes
+    driver.run_until_idle()
+    driver.submit("a", prompt_of(9), max_tokens=9)
+    driver.submit("b", prompt_of(9, 1), max_tokens=9)
+    driver.turn(2)
+    preempt(driver, "b")
+    driver.run_until_idle()
+    status = driver.board.status()
+    assert (status.rows.waiting_for_memory, status.counters.preemptions) == (0, 1)
+
+
+def test_a_big_head_is_not_passed() -> None:
+    """B4: a small row behind it waits, too; one of a higher priority does not."""
+    driver = driver_of("plain")
+    driver = driver_of("plain", budget_bytes=budget_for(driver, 2.0, 400))
+    driver.submit("running", prompt_of(300), max_tokens=60)
+    driver.turn(2)
+    driver.submit("big", prompt_of(700, 1), max_tokens=5)
+    driver.submit("small", prompt_of(5, 2), max_tokens=5)
+    driver.submit("urgent", prompt_of(5, 3), max_tokens=5, priority=1)
+    driver.turn(5)
+    assert {row.key.id for row in driver.loop._batch} == {"running", "urgent"}
+    while driver.live_ids():
+        waiting = [row.key.id for row in driver.loop._admission.waiting]
+        assert waiting in (["big", "small"], ["small"], [])
+        driver.turn()
+    first = [delta.id for delta in driver.deltas if delta.tokens]
+    assert "big" not in first[: len(first) - first[::-1].index("running")]
+    assert len(driver.tokens("small")) == 5
+
+
+@pytest.mark.parametrize(("rows", "together"), [(2.5, False), (4.5, True)])
+def test_the_choices_of_one_request(rows: float, together: bool) -> None:
+    """n=4: they start together where memory ever holds them, else as many as it does, then the rest; none is lost."""
+    budget_bytes = budget_for(driver_of("plain"), rows, 250)
+    driver = driver_of("plain", budget_bytes=budget_bytes, prefixes=StoreLimits(budget_bytes))
+    driver.submit("before", prompt_of(100, 9), max_tokens=30)
+    driver.turn(2)
+    for choice in range(4):
+        driver.submit(f"c{choice}", prompt_of(250), group="c", max_tokens=60, sampling=HOT, seed=choice)
+    most = 0
+    driver.turn()
+    while driver.live_ids():
+        driver.turn()
+        decoding = {row.key.id for row in driver.loop._batch}
+        choices = len([id_ for id_ in decoding if id_.startswith("c")])
+        assert not together or driver.loop._tally.preemptions or choices in (0, 4)
+        most = max(most, choices)
+    assert (most == 4) == together
+    roomy = driver_of("plain")
+    for choice in range(4):
+        roomy.submit(f"c{choice}", prompt_of(250), group="c", max_tokens=60, sampling=HOT, seed=choice)
+    roomy.run_until_idle()
+    assert [driver.tokens(f"c{choice}") for choice in range(4)] == [roomy.tokens(f"c{choice}") for choice in range(4)]
+
+
+def test_scores_of_a_prompt_that_have_no_room_are_refused() -> None:
+    """With the figures and what to change; the same prompt without them runs."""
+    budget_bytes = budget_for(driver_of("plain"), 1.0, 300)
+    driver = driver_of("plain", budget_bytes=budget_bytes)
+    driver.submit("scored", prompt_of(300), max_tokens=3, logprobs=LogprobsWanted(top=1, of_prompt=True))
+    driver.submit("plain", prompt_of(300), max_tokens=3)
+    driver.run_until_idle()
+    error = driver.mailbox.rejected[SubmitId("scored")]
+    assert (error.code, error.param) == (ErrorCode.INVALID_REQUEST, "logprobs")
+    for part in ("300 tokens", str(budget_bytes), "--kv-cache-memory-bytes"):
+        assert part in error.message
+    assert len(driver.tokens("plain")) == 3
 
 
 def test_half_a_prompt_gives_way_and_who_waited_for_it_goes_on() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from protocol.status import PrefixStatus, RowCounts
+from frontend.prometheus import _engine
+from protocol.status import Counters, EngineStatus, MemoryStatus, PrefixStatus, RowCounts
 from tests.fakes.deadline import until
 from tests.fakes.serving import Served, serving
 
@@ -76,6 +77,23 @@ async def test_what_the_engine_says(runtime_dir: Path) -> None:
         assert found["convoy:frontend_rows",] == 2
         queued.cancel()
         running.close()
+
+
+def test_what_memory_does() -> None:
+    """How often rows gave way, under vLLM's name, and who waits for room."""
+    status = EngineStatus(
+        epoch="e",
+        protocol_version=1,
+        pid=1,
+        phase="ready",
+        rows=RowCounts(waiting=5, waiting_for_memory=3),
+        counters=Counters(preemptions=9),
+        memory=MemoryStatus(ledger_bytes=70, budget_bytes=80),
+    )
+    found = {(each.name, *each.labels.values()): each.value for metric in _engine(status) for each in metric.samples}
+    assert found["vllm:num_preemptions_total", ""] == 9
+    assert found["convoy:rows_waiting_for_memory",] == 3
+    assert [found["convoy:memory_bytes", kind] for kind in ("ledger", "budget")] == [70, 80]
 
 
 async def test_what_of_prompts_was_there(runtime_dir: Path) -> None:

@@ -196,7 +196,7 @@ STATUS: Final[dict[str, s.EngineStatus]] = {
             model_context_length=131_072,
         ),
         batching=_BATCHING,
-        rows=s.RowCounts(waiting=1, prefilling=2, decoding=3, oldest_waiting_ms=1_500.5),
+        rows=s.RowCounts(waiting=1, prefilling=2, decoding=3, oldest_waiting_ms=1_500.5, waiting_for_memory=9),
         step=s.StepStatus(
             count=1_000,
             age_ms=4.5,
@@ -217,7 +217,14 @@ STATUS: Final[dict[str, s.EngineStatus]] = {
             budget_bytes=7,
         ),
         counters=s.Counters(
-            submitted=15, finished=4, cancelled=2, failed=1, rejected=2, malformed_frames=7, stale_messages=8
+            submitted=15,
+            finished=4,
+            cancelled=2,
+            failed=1,
+            rejected=2,
+            malformed_frames=7,
+            stale_messages=8,
+            preemptions=10,
         ),
         frontends=(
             s.FrontendStatus(

@@ -17,6 +17,7 @@ from protocol.codec import encode
 from protocol.endpoint import RuntimeFolder, bind_status
 from protocol.messages import Batching, ParserNames
 from protocol.status import (
+    Counters,
     EngineStatus,
     FrontendStatus,
     MemoryStatus,
@@ -87,7 +88,10 @@ def test_json_has_what_scripts_ask_for() -> None:
     assert (shown["phase"], shown["pid"], shown["uptime_s"], shown["restarts"]) == ("ready", 10, 3_725.0, 2)
     assert (shown["model"]["id"], shown["model"]["path"]) == ("tiny", "/models/tiny")
     assert shown["batching"] == {"mode": "batch", "reason": "every layer keeps a plain KV cache"}
-    assert shown["rows"] == {"waiting": 3, "prefilling": 1, "decoding": 8, "oldest_waiting_ms": 0.0}
+    assert shown["rows"] == {"waiting": 3, "prefilling": 1, "decoding": 8} | {
+        "oldest_waiting_ms": 0.0,
+        "waiting_for_memory": 0,
+    }
     assert (shown["tokens_per_s"], shown["kv_bytes"], shown["step"]["age_ms"]) == (81.5, 12_300_000, 7.0)
     assert [frontend["port"] for frontend in shown["frontends"]] == [8080, 8081, 9999]
 
@@ -122,6 +126,22 @@ def test_a_supervisor_without_engine_says_starting() -> None:
     view = join_views(None, STATE)
     assert (view.phase, view.pid, view.supervisor_pid, view.restarts) == ("starting", None, os.getpid(), 2)
     assert view.model == ModelStatus(id="tiny", path="/models/tiny")
+
+
+def test_people_see_what_memory_does() -> None:
+    """What is budgeted of how much, who waits for it, and how often rows gave way; nothing of it where nobody does."""
+    memory = MemoryStatus(weights_bytes=1_000_000, kv_bytes=2_000_000, ledger_bytes=3_000_000, budget_bytes=4_000_000)
+    tight = msgspec.structs.replace(
+        STATUS,
+        memory=memory,
+        rows=RowCounts(waiting=3, waiting_for_memory=2),
+        counters=Counters(preemptions=7),
+    )
+    console = Console(file=io.StringIO(), width=160)
+    show_status(join_views(tight, STATE), console)
+    assert isinstance(console.file, io.StringIO)
+    words = "2.0 MB KV (budgeted 3.0 MB of 4.0 MB), 1.0 MB weights; 2 wait for memory; rows gave way 7 times"
+    assert words in console.file.getvalue()
 
 
 def test_people_see_every_number() -> None:

@@ -31,7 +31,7 @@ async def counters(page: Page) -> dict[str, str]:
 async def test_every_figure_is_the_engines(page: Page, server: ScriptedServer) -> None:
     """Rows by state, speed, gap and the age of a turn, memory against its ceiling, queue, counters, restarts."""
     server.stats = stats(
-        rows={"waiting": 3, "prefilling": 1, "decoding": 5},
+        rows={"waiting": 3, "prefilling": 1, "decoding": 5, "waiting_for_memory": 2},
         step={"count": 9, "age_ms": 12.4, "last_ms": 24.6},
         tokens={"prompt_total": 120_345, "generated_total": 34_022, "generated_per_s": 187.3},
         memory={
@@ -40,8 +40,9 @@ async def test_every_figure_is_the_engines(page: Page, server: ScriptedServer) -
             "peak_bytes": 11_000_000_000,
             "weights_bytes": 6_000_000_000,
             "kv_bytes": 2_000_000_000,
+            "budget_bytes": 10_000_000_000,
         },
-        prefix={"limit_bytes": 10_000_000_000, "hits": 0, "misses": 0, "entries": 0, "size_bytes": 0},
+        prefix={"limit_bytes": 9_000_000_000, "hits": 0, "misses": 0, "entries": 0, "size_bytes": 0},
     )
     await holds(page, "document.querySelector('.figure.rows').textContent === '6 of 8'")
     found = await figures(page)
@@ -49,7 +50,7 @@ async def test_every_figure_is_the_engines(page: Page, server: ScriptedServer) -
         "model": "scripted",
         "about": "bfloat16 · cpu · 8,192 tokens of context",
         "rows": "6 of 8",
-        "queue": "5 decoding, 1 reading their prompt, 3 waiting (at most 64)",
+        "queue": "5 decoding, 1 reading their prompt, 3 waiting for memory (at most 64)",
         "speed": "187",
         "gap": "idle",
         "age": "The running turn is 12 ms old",

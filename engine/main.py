@@ -191,7 +191,7 @@ def _prepare(
     prefixes = _prefixes(limits, adapters, computed, facts)
     facts = msgspec.structs.replace(facts, wants_snapshots=prefixes.wants_snapshots)
     board.set_model(_model_status(facts), support.batching)
-    log.debug("model.ready", extra=msgspec.structs.asdict(facts))
+    log.debug("model.ready", extra={"facts": facts})
     welcome = Welcome(epoch=board.epoch, protocol_version=PROTOCOL_VERSION, facts=facts, tokenizer=tokenizer.manifest)
     return LoopParts(
         model=model,

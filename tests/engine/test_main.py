@@ -66,6 +66,19 @@ def test_an_engine_serves_and_stops(model: Path, folder: RuntimeFolder) -> None:
     assert text.splitlines()[-1].endswith("engine.stopped")
 
 
+def test_an_engine_serves_at_the_debug_level(model: Path, folder: RuntimeFolder) -> None:
+    """It starts, runs a row, stops, and has told the facts of its model."""
+    with running(model, folder, "--log-level", "debug") as engine:
+        engine.client.greet()
+        engine.client.submit("one", max_tokens=3)
+        tokens, _ = engine.client.row("one")
+        engine.process.terminate()
+        exit_status, text = engine.exit_status()
+    assert (len(tokens), exit_status) == (3, 0)
+    (line,) = [line for line in text.splitlines() if "model.ready" in line]
+    assert f"id='{model.name}'" in line
+
+
 def test_an_engine_serves_from_a_quantized_cache(folder: RuntimeFolder, tmp_path: Path) -> None:
     """--kv-bits reaches the caches: a row runs on them, and clients are told that rows may share a batch."""
     model = build_random_model(tmp_path / "tiny", RandomModelSpec(hidden_size=128))

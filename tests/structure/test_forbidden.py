@@ -1,6 +1,7 @@
 """Things that are written nowhere, or only in named places."""
 
 import ast
+import logging
 import re
 from pathlib import Path
 
@@ -20,6 +21,12 @@ def is_broad(handler: ast.ExceptHandler) -> bool:
         return True
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(ast.unparse(item) in ("Exception", "BaseException") for item in caught)
+
+
+def constants(node: ast.expr) -> set[object]:
+    """The keys that are written out in a dict."""
+    keys = node.keys if isinstance(node, ast.Dict) else []
+    return {key.value for key in keys if isinstance(key, ast.Constant)}
 
 
 def test_broad_excepts_are_in_their_named_places_only() -> None:
@@ -57,6 +64,20 @@ def test_print_is_for_the_users_terminal() -> None:
     """Processes log; only engine-ctl, bench and deploy talk to a person."""
     speakers = {name for name in python_files("engine", "frontend", "protocol") if "print" in set(calls(name))}
     assert {str(name) for name in speakers if name.parts[:2] != ("engine", "ctl")} == set()
+
+
+def test_logged_fields_leave_the_records_own_alone() -> None:
+    """logging raises at a field such as `created` or `name`: the line, and with it the process, would be lost."""
+    own = {*vars(logging.makeLogRecord({})), "message", "asctime"}
+    found = [
+        (str(name), ast.unparse(keyword.value))
+        for name in python_files(*PACKAGES)
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg == "extra" and own & constants(keyword.value)
+    ]
+    assert found == []
 
 
 def test_todo_has_an_issue_number() -> None:

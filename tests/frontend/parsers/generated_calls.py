@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from frontend.dialects.base import Tool
-from frontend.parsers.registry import TOOL_FORMATS, formats_of
+from frontend.parsers.registry import TOOL_FORMATS, Declared, formats_of
 from frontend.text.structure import ReplyForm
 from frontend.text.template import ChatTemplate
 from tests.frontend.parsers.golden_cases import Told, told
@@ -116,7 +116,7 @@ def forced_text(template: str, calls: list[Call]) -> str:
 @functools.cache
 def form_of(template: str) -> ReplyForm:
     """The form of replies that the template's formats read."""
-    formats = formats_of(template, None, None)
+    formats = formats_of(Declared(template))
     return ReplyForm(call_format=formats.tools, tools=TOOLS, reasoning=formats.reasoning)
 
 

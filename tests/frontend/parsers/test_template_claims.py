@@ -2,7 +2,7 @@
 
 import pytest
 
-from frontend.parsers.registry import REASONING_FORMATS, TOOL_FORMATS, formats_of
+from frontend.parsers.registry import REASONING_FORMATS, TOOL_FORMATS, Declared, formats_of
 from frontend.text.template import ChatTemplate
 from tests.frontend.parsers.generated_calls import templates
 
@@ -26,7 +26,7 @@ OPENED_ALWAYS = ("deepseek_v3", "minimax_m2")
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_template_is_claimed_by_its_formats(name: str) -> None:
     """By one at most of each kind, or formats_of would refuse it."""
-    found = formats_of(TEMPLATES[name], None, None)
+    found = formats_of(Declared(TEMPLATES[name]))
     tools = None if found.tools is None else found.tools.name
     reasoning = None if found.reasoning is None else found.reasoning.name
     assert (name if name in TOOL_FORMATS else None, REASONING.get(name, name)) == (tools, reasoning)
@@ -35,7 +35,7 @@ def test_a_template_is_claimed_by_its_formats(name: str) -> None:
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_template_says_whether_it_has_opened_reasoning(name: str) -> None:
     """By the end of what it renders, with thinking on and off."""
-    found = formats_of(TEMPLATES[name], None, None).reasoning
+    found = formats_of(Declared(TEMPLATES[name])).reasoning
     template = ChatTemplate(TEMPLATES[name], {})
     opened = [
         found is not None and found.is_open_after(template.render([{"role": "user", "content": "x"}], thinking=is_on))

@@ -64,6 +64,10 @@ def _engine(status: EngineStatus) -> Iterator[Metric]:
     yield _gauge("vllm:num_requests_waiting", "Rows of which nothing is computed yet.", rows.waiting, model)
     yield _counter("vllm:num_preemptions", "Rows that gave way to memory.", status.counters.preemptions, model)
     yield _gauge("convoy:rows_waiting_for_memory", "Of the waiting rows.", rows.waiting_for_memory)
+    budget_bytes = status.memory.budget_bytes
+    # While the engine loads there is no budget, and no row to take of it.
+    used = status.memory.ledger_bytes / budget_bytes if budget_bytes else 0.0
+    yield _gauge("vllm:kv_cache_usage_perc", "What rows take of the budget, 1 is all.", used, model)
     yield _counter("vllm:prompt_tokens", "Prompt tokens computed.", tokens.prompt_total, model)
     yield _counter("vllm:generation_tokens", "Tokens generated.", tokens.generated_total, model)
     phase = GaugeMetricFamily("convoy:engine_phase", "1 for the phase that the engine is in.", labels=("phase",))

@@ -80,7 +80,7 @@ async def test_what_the_engine_says(runtime_dir: Path) -> None:
 
 
 def test_what_memory_does() -> None:
-    """How often rows gave way, under vLLM's name, and who waits for room."""
+    """How often rows gave way and their part of the budget, under vLLM's names, and who waits for room."""
     status = EngineStatus(
         epoch="e",
         protocol_version=1,
@@ -94,6 +94,7 @@ def test_what_memory_does() -> None:
     assert found["vllm:num_preemptions_total", ""] == 9
     assert found["convoy:rows_waiting_for_memory",] == 3
     assert [found["convoy:memory_bytes", kind] for kind in ("ledger", "budget")] == [70, 80]
+    assert found["vllm:kv_cache_usage_perc", ""] == 70 / 80
 
 
 async def test_what_of_prompts_was_there(runtime_dir: Path) -> None:
@@ -165,5 +166,5 @@ async def test_every_metric_is_in_the_readme(runtime_dir: Path) -> None:
         names = set[str]()
         for family in text_string_to_metric_families(await page(served)):
             names.add(f"{family.name}_total" if family.type == "counter" else family.name)
-    table = README.partition("### Metrics for Prometheus")[2].partition("There is no")[0]
+    table = README.partition("### Metrics for Prometheus")[2].partition("\n## ")[0]
     assert set(re.findall(r"`((?:vllm|convoy):[a-z0-9_]+)`", table)) == names

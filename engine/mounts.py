@@ -41,8 +41,13 @@ class Mounter:
     @staticmethod
     def check_flags(flags: Sequence[str]) -> None:
         """What is wrong with flags that can be seen before any weight is loaded. Raises EngineError(BAD_SETTING)."""
+        names: set[str] = set()
         for flag in flags:
-            check_folder(_parsed(flag).path)
+            named = _parsed(flag)
+            if named.name in names:
+                raise EngineError(ErrorCode.BAD_SETTING, f"--adapter {flag}: another one has that name; rename it")
+            names.add(named.name)
+            check_folder(named.path)
 
     def mount_all(self, flags: Sequence[str], *, is_restart: bool) -> None:
         """Mounts `NAME=FOLDER` of each flag and, after a crash, what was mounted since. Raises EngineError for a flag.

@@ -83,3 +83,9 @@ def test_flags_are_checked_before_weights_are_loaded(adapter: Path) -> None:
     Mounter.check_flags([f"a={adapter}"])
     with pytest.raises(EngineError, match="there is no such folder"):
         Mounter.check_flags([f"a={adapter}", "b=/nowhere"])
+
+
+def test_two_flags_of_one_name_are_refused(adapter: Path) -> None:
+    """The last would silently have taken the place of the first."""
+    with pytest.raises(EngineError, match="another one has that name"):
+        Mounter.check_flags([f"a={adapter}", f"b={adapter}", f"a={adapter}"])

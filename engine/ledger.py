@@ -36,10 +36,20 @@ class Ledger:
     @property
     def size_bytes(self) -> int:
         """What all rows may take at the coming turn: caches, the largest layer twice, and what is computed."""
-        return self._with(())
+        return self._with(()) + self._guessing_bytes
+
+    @property
+    def may_guess(self) -> bool:
+        """Whether a draft model's caches have room beside more rows than one: guesses hold up nobody's start."""
+        draft = self._plan.draft
+        if draft is None or self.live_rows <= 1:
+            return True
+        longest = max((row.known_count for row in self._batch), default=0)
+        return self._with(()) + draft.of(longest) <= self.budget_bytes
 
     def fitting(self, family: Sequence[Row], *, is_tight: bool) -> int:
         """How many of these, the choices of one request, may start now: all of them, where they ever fit together.
+        Guesses are not counted: who takes these rows in asks `may_guess` next.
 
         is_tight: only where each row that lives has room to grow, too.
         """
@@ -72,7 +82,7 @@ class Ledger:
         return self.budget_bytes - self._start_bytes(rows) - working_bytes - sampled * self._plan.sampling_bytes
 
     def _with(self, more: Sequence[Row]) -> int:
-        """With rows that are to start."""
+        """With rows that are to start, without guesses."""
         decoding = [group.charge(self._tokens_next(group)) for group in self._batch.groups]
         ready = [group.charge() for group in self._prefilling.ready]
         caches_bytes = max(sum(each.size_bytes for each in decoding), self._batch.lingering_bytes)
@@ -86,7 +96,7 @@ class Ledger:
             layer_bytes = max(layer_bytes, self._plan.layer_bytes(longest))
             working_bytes = self._plan.working.of(longest)
         fixed_bytes = sampled * self._plan.sampling_bytes + layer_bytes + working_bytes
-        return caches_bytes + fixed_bytes + self._start_bytes(starting) + self._guessing_bytes
+        return caches_bytes + fixed_bytes + self._start_bytes(starting)
 
     def _start_bytes(self, rows: Iterable[Row]) -> int:
         return sum(self._plan.start_bytes(len(row.to_prefill), reads=row.wants_prompt_logprobs) for row in rows)
@@ -105,8 +115,9 @@ class Ledger:
         """Of the draft model's caches, and of the guesses of a row that is alone."""
         if self._speculator is None or self._plan.draft is None:
             return 0
-        reading_bytes = self._plan.draft.reading_bytes if len(self._batch) == 1 else 0
-        return self._speculator.allocated_bytes + reading_bytes
+        allocated_bytes = self._speculator.allocated_bytes
+        is_due = len(self._batch) == 1 and (allocated_bytes > 0 or self.live_rows == 1)
+        return allocated_bytes + (self._plan.draft.reading_bytes if is_due else 0)
 
     def _tokens_next(self, group: Group) -> int:
         """How many tokens its rows may write in one turn: alone a row may take what its grammar or a draft says."""

@@ -241,7 +241,7 @@ class EngineLoop:
     def _speculate(self) -> bool:
         """Whether a lone row got tokens that the draft model had guessed, in place of a step."""
         speculator, group = self._parts.speculator, self._batch.groups[0]
-        if speculator is None or len(self._batch) > 1:
+        if speculator is None or len(self._batch) > 1 or not self._ledger.may_guess:
             return False
         with self._faults.ending(group.rows, ErrorCode.DECODE_FAILED):
             if not speculator.can_advance(group):

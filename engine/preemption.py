@@ -64,13 +64,15 @@ class Preemption:
             for row in family[:count]:
                 self._prefilling.add(row)
             self._returning.difference_update(family[:count])
+            if self._speculator is not None and not self._ledger.may_guess:
+                self._speculator.drop()
             self._prefixes.live_rows_take(self._ledger.size_bytes)
 
     def make_room(self) -> None:
         """Before the next turn, in which rows may grow: what lives may take no more than the budget."""
         if self._is_within():
             return
-        if self._speculator is not None and len(self._batch) > 1:
+        if self._speculator is not None and self._ledger.live_rows > 1:
             self._speculator.drop()
         with self._faults.handing([*self._batch], lambda _why: None):
             self._settle()

@@ -10,7 +10,7 @@ from engine.cache.plan import DEFAULT_PLAN, CachePlan
 from engine.errors import EngineError
 from engine.loop import EngineLoop
 from engine.mailbox import CancelHeard, Client, ClientLost, ControlHeard, Heard, SubmitHeard
-from engine.memory_plan import MemoryPlan, footprint_of
+from engine.memory_plan import DraftMemory, MemoryPlan, footprint_of
 from engine.model.adapters import Adapters
 from engine.mounts import Mounter
 from engine.parts import LoopParts
@@ -134,6 +134,7 @@ class LoopDriver:
         speculator: Speculator | None = None,
         prefixes: StoreLimits = ROOMY,
         budget_bytes: int = 1 << 50,
+        draft: DraftMemory | None = None,
     ) -> None:
         self.mailbox = FakeMailbox()
         self.board = StatusBoard(EPOCH, 0)
@@ -162,6 +163,7 @@ class LoopDriver:
                     budget_bytes=budget_bytes,
                     footprint=footprint_of(model, cache_plan, chunk_tokens),
                     vocabulary_size=self.facts.vocabulary_size,
+                    draft=draft,
                 ),
             )
         )

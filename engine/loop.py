@@ -66,7 +66,8 @@ class EngineLoop:
         self._delivery = Delivery(parts.board.epoch, parts.mailbox, outbox, self._roster, self._faults)
         self._admission = Admission(parts.facts, parts.memory)
         self._intake = Intake(parts, self._roster, self._admission, self._faults)
-        self._allocator = Allocator(parts.weights_bytes, parts.memory.budget_bytes)
+        draft_bytes = 0 if parts.speculator is None else parts.speculator.weights_bytes
+        self._allocator = Allocator(parts.weights_bytes + draft_bytes, parts.memory.budget_bytes)
         self._reporter = Reporter(parts.board, parts.mailbox, self._roster, self._tally)
         kinds = parts.cache_plan.kinds(parts.model)
         self._batch = Batch(kinds, parts.weights_bytes, lambda: self._ledger.most_decoding_bytes)

@@ -25,6 +25,7 @@ class Speculator:
 
     def __init__(self, draft: DraftModel, draft_tokens: int, chunk_tokens: int) -> None:
         self._model = draft.model
+        self.weights_bytes = draft.weights_bytes
         self._vocabulary_size = draft.vocabulary_size
         self._draft_tokens = draft_tokens
         self._chunk_tokens = chunk_tokens

@@ -13,6 +13,7 @@ from tests.parity.oracle import solo_tokens
 
 CHUNK_TOKENS = 128
 LONGEST_TOKENS = 700
+DRAFT_BYTES = 4_321
 
 
 def guessing_driver(more_rows: int) -> LoopDriver:
@@ -26,7 +27,7 @@ def guessing_driver(more_rows: int) -> LoopDriver:
         model,
         facts,
         chunk_tokens=CHUNK_TOKENS,
-        speculator=Speculator(DraftModel("d", model, facts.vocabulary_size), 4, CHUNK_TOKENS),
+        speculator=Speculator(DraftModel("d", model, facts.vocabulary_size, DRAFT_BYTES), 4, CHUNK_TOKENS),
         budget_bytes=budget_bytes,
         prefixes=StoreLimits(budget_bytes),
         draft=draft,
@@ -74,3 +75,10 @@ def test_guesses_come_back_when_the_row_is_alone() -> None:
     accepted_tokens = driver.loop._tally.accepted_tokens
     driver.run_until_idle()
     assert driver.loop._tally.accepted_tokens > accepted_tokens + 20
+
+
+def test_the_weights_of_both_models_are_told() -> None:
+    """What is held beside the budget can be told from what is held."""
+    driver = guessing_driver(0)
+    driver.loop._publish()
+    assert driver.board.status().memory.weights_bytes == driver.loop._parts.weights_bytes + DRAFT_BYTES

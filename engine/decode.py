@@ -9,6 +9,7 @@ from engine.batch import Group
 from engine.sampling.greedy import likeliest_tokens
 from engine.sampling.sampler import sample
 from engine.sampling.split import SplitPlan, in_batch_order, sample_constrained, sample_free
+from protocol.messages import MAX_DRAFT_TOKENS
 
 
 class Masked(NamedTuple):
@@ -58,6 +59,10 @@ def launch_masked(logits: mx.array, masked: mx.array, plan: SplitPlan, inputs: m
 
 def draft(model: nn.Module, caches: list[Any], unread: list[int], count: int, vocabulary_size: int) -> list[int]:
     """A draft model's greedy guesses after the tokens it has not read yet, of which there is at least one."""
+    if len(unread) > MAX_DRAFT_TOKENS + 1:
+        # Logits after each of so many would take more than is counted for them, and only the last are looked at.
+        feed(model, caches, unread[:-1])
+        unread = unread[-1:]
     register = mx.array(unread, dtype=mx.uint32)[None]
     guesses: list[mx.array] = []
     for _ in range(count):

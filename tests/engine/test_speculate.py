@@ -302,6 +302,15 @@ def test_a_chunked_draft_guesses_what_it_would_without_its_caches(count: int, mo
     assert run.tokens("a") == plain.tokens("a")
 
 
+@pytest.mark.parametrize(("unread", "forwards"), [(2, [2, 1]), (100, [99, 1, 1])])
+def test_a_draft_that_catches_up_has_few_logits(unread: int, forwards: list[int]) -> None:
+    """Those of a whole chunk over the vocabulary would take memory that nobody has counted."""
+    draft = Counting(tiny_model("llama"))
+    caches = make_prompt_cache(draft)
+    assert decode.draft(draft, caches, prompt_of(unread), 2, 100_000) == alone(prompt_of(unread), max_tokens=2)
+    assert draft.forwards == forwards
+
+
 def _weights(model: nn.Module) -> list[tuple[str, mx.array]]:
     flat: Any = tree_flatten(model.parameters())
     return flat

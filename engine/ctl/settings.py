@@ -28,9 +28,9 @@ from protocol.settings import (
     is_template,
 )
 
-# As mlx_lm.server has it: 4GB, 500M, or bytes.
-_SIZE: Final = r"[0-9]+(\.[0-9]+)? ?([mMgG][bB]?)?"
-_UNITS: Final = {"": 1, "m": 1_000_000, "g": 1_000_000_000}
+# As mlx_lm.server has it: 4GB, 500M, or bytes. As vLLM has it: 4GiB.
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?((?:[mg](?:i?b)?)?)", re.IGNORECASE)
+_UNITS: Final = {"": 1, "m": 10**6, "mb": 10**6, "mib": 2**20, "g": 10**9, "gb": 10**9, "gib": 2**30}
 _ENGINE_DEFAULTS: Final[dict[str, Any]] = {
     field.name: field.default for field in msgspec.structs.fields(EngineSettings)
 }
@@ -177,8 +177,10 @@ def serve_settings(flags: dict[str, Any], config: Path | None) -> ServeSettings:
 
 def _check_size(flag: str, size: str | None) -> None:
     """Not by a pattern in the type, of which msgspec would say the expression."""
-    if size is not None and not re.fullmatch(_SIZE, size):
-        raise CommandError(f"{flag} {size}: a size is a number of bytes, or of M, MB, G or GB, as 4GB", EXIT_USAGE)
+    if size is not None and not _SIZE.fullmatch(size):
+        raise CommandError(
+            f"{flag} {size}: a size is a number of bytes, or of M, MB, MiB, G, GB or GiB, as 4GB", EXIT_USAGE
+        )
 
 
 def _check_template(settings: ServeSettings) -> None:
@@ -202,8 +204,10 @@ def _origins(given: tuple[str, ...]) -> tuple[str, ...]:
 
 def size_bytes(size: str) -> int:
     """A size as --kv-cache-memory-bytes takes it, in bytes."""
-    number = size.rstrip("mMgGbB ")
-    return int(Decimal(number) * _UNITS[size[len(number) :].strip()[:1].lower()])
+    read = _SIZE.fullmatch(size)
+    assert read is not None, "sizes are checked when they are read"
+    number, unit = read.groups()
+    return int(Decimal(number) * _UNITS[unit.lower()])
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -200,7 +200,7 @@ def _memory(view: StatusView) -> str:
         else ""
     )
     held_up = f"; {view.rows.waiting_for_memory} wait for memory" if view.rows.waiting_for_memory else ""
-    gave_way = f"; rows gave way {view.counters.preemptions} times" if view.counters.preemptions else ""
+    gave_way = f"; preemptions: {view.counters.preemptions}" if view.counters.preemptions else ""
     return f"{size_text(view.kv_bytes)} KV{budget}, {size_text(memory.weights_bytes)} weights{held_up}{gave_way}"
 
 

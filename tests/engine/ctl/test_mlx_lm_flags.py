@@ -63,11 +63,19 @@ def test_sizes_of_mlx_lm(size: str) -> None:
     assert size_bytes(given) == utils._parse_size(size)
 
 
-@pytest.mark.parametrize("size", ["4TB", "GB", "-1", "4 G B"])
+@pytest.mark.parametrize(("size", "expected"), [("4GiB", 4 * 2**30), ("1.5 gib", 3 * 2**29), ("512MiB", 2**29)])
+def test_sizes_by_powers_of_two(size: str, expected: int) -> None:
+    """As vLLM has them."""
+    given = serve_settings({"kv_cache_memory_bytes": size}, None).kv_cache_memory_bytes
+    assert given is not None
+    assert size_bytes(given) == expected
+
+
+@pytest.mark.parametrize("size", ["4TB", "GB", "-1", "4 G B", "4iB", "4 GI"])
 @pytest.mark.parametrize("flag", ["--prompt-cache-bytes", "--kv-cache-memory-bytes"])
 def test_what_is_no_size_is_refused(flag: str, size: str) -> None:
     """By the flag's name, with what was said and what is taken."""
     with pytest.raises(CommandError) as refused:
         serve_settings({flag.removeprefix("--").replace("-", "_"): size}, None)
-    said = f"{flag} {size}: a size is a number of bytes, or of M, MB, G or GB, as 4GB"
+    said = f"{flag} {size}: a size is a number of bytes, or of M, MB, MiB, G, GB or GiB, as 4GB"
     assert (said, EXIT_USAGE) == (refused.value.message, refused.value.exit_code)

@@ -140,7 +140,7 @@ def test_people_see_what_memory_does() -> None:
     console = Console(file=io.StringIO(), width=160)
     show_status(join_views(tight, STATE), console)
     assert isinstance(console.file, io.StringIO)
-    words = "2.0 MB KV (budgeted 3.0 MB of 4.0 MB), 1.0 MB weights; 2 wait for memory; rows gave way 7 times"
+    words = "2.0 MB KV (budgeted 3.0 MB of 4.0 MB), 1.0 MB weights; 2 wait for memory; preemptions: 7"
     assert words in console.file.getvalue()
 
 

@@ -40,20 +40,25 @@ class MaskedStep(NamedTuple):
 
 
 def launch_beside_masks(logits: mx.array, group: Group, masks: GrammarMasks) -> MaskedStep:
-    """Reads step n-1, sets the threads to fill masks and the device to work on step n's logits [B, V]."""
+    """Reads step n-1, sets the threads to fill masks and the device to work on step n's logits [B, V].
+
+    Where the tokens of rows in grammars are there ahead, masks and device need no others: those are read last.
+    """
     plan = group.split
     assert plan is not None, "a group without grammars has no masks"
     rows = plan.constrained.rows
-    if not any(row.has_unread for row in group.rows):
-        filling, tokens = masks.start(rows, [None] * len(rows)), None
-    elif group.ahead is not None:
-        filling = masks.start(rows, _unread(rows, decode.read(group.ahead)))
-        tokens = decode.read(group.register)
-    else:
+    has_unread = any(row.has_unread for row in group.rows)
+    tokens: list[int] | None = None
+    own: list[int] | None = None
+    if has_unread and group.ahead is not None:
+        own = decode.read(group.ahead)
+    elif has_unread:
         tokens = decode.read(group.register)
         own = [token for row, token in zip(group.rows, tokens, strict=True) if row.grammar is not None]
-        filling = masks.start(rows, _unread(rows, own))
+    filling = masks.start(rows, _unread(rows, own) if own is not None else [None] * len(rows))
     decode.launch_logits(logits)
+    if has_unread and tokens is None:
+        tokens = decode.read(group.register)
     return MaskedStep(plan, logits, filling, tokens)
 
 

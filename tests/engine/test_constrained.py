@@ -223,7 +223,7 @@ def test_a_loop_that_only_compiles_waits_for_mail(driver: LoopDriver, monkeypatc
 def test_masks_are_filled_beside_the_forward(
     driver: LoopDriver, events: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside a grammar: forward n built, n-1 read, its own rows' tokens first, masks begun, n launched, then sampled.
+    """Beside a grammar: forward n built, its rows' n-1 read, masks begun, n launched, the others' read, n sampled.
 
     Without: sample n before the read.
     """
@@ -240,7 +240,7 @@ def test_masks_are_filled_beside_the_forward(
     driver.turn(3)
     events.clear()
     driver.turn(3)
-    assert events == ["launch_forward", "read", "start", "read", "launch_logits", "laid_over"] * 3
+    assert events == ["launch_forward", "read", "start", "launch_logits", "read", "laid_over"] * 3
     driver.cancel("number")
     driver.turn(2)
     events.clear()

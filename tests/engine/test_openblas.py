@@ -44,3 +44,20 @@ def test_the_engine_loads_it_before_mlx() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["True", "True"]
+
+
+@pytest.mark.skipif(openblas.LOADED_PATH is None, reason="OpenBLAS is not installed, or this is not Linux")
+@pytest.mark.parametrize("own", [None, "21"])
+def test_idle_threads_sleep_soon(own: str | None) -> None:
+    """OpenBLAS has read for how long they may look for work, the user's own value first; no child inherits it."""
+    script = (
+        "import ctypes, subprocess; from engine import openblas\n"
+        "print(ctypes.CDLL(openblas.LOADED_PATH).openblas_thread_timeout())\n"
+        "print('OPENBLAS_THREAD_TIMEOUT' in subprocess.run(['env'], capture_output=True, text=True).stdout)"
+    )
+    settings = {"OPENBLAS_THREAD_TIMEOUT": own} if own else {}
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)} | settings
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == [own or str(openblas.SPIN_LOG2_CYCLES), "False"]
